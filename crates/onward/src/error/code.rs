@@ -1,0 +1,147 @@
+//! The table of stable codes.
+//!
+//! Owns: every code that a caller, the command line or another language may branch on, and the
+//! sentence that says what to do. Never a message about one particular run; that is the error's.
+//! `docs/errors.md` has a section for each row.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($variant:ident = $name:literal, $retryable:literal, $advice:literal;)*) => {
+        /// What went wrong, as a stable name.
+        ///
+        /// ```
+        /// use onward::Code;
+        ///
+        /// assert_eq!(Code::KeyConflict.as_str(), "key_conflict");
+        /// assert!(Code::all().iter().all(|code| !code.advice().is_empty()));
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $(#[doc = $advice] $variant,)*
+        }
+
+        impl Code {
+            /// Every code, in the order of the table.
+            pub const fn all() -> &'static [Code] {
+                &[$(Code::$variant),*]
+            }
+
+            /// The name, as it is written in logs, tables, HTTP bodies and other languages.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $name),* }
+            }
+
+            /// Whether the same call may succeed later without a change.
+            pub const fn is_retryable(self) -> bool {
+                match self { $(Code::$variant => $retryable),* }
+            }
+
+            /// What happened and what to do, in a sentence or two.
+            pub const fn advice(self) -> &'static str {
+                match self { $(Code::$variant => $advice),* }
+            }
+        }
+    };
+}
+
+codes! {
+    // Opening a store, and a store that does not answer.
+    UnknownStoreUrl = "unknown_store_url", false,
+        "The store URL is not one of sqlite:PATH or memory:.";
+    StoreUnavailable = "store_unavailable", true,
+        "The store did not answer. Nothing is lost; repeat the call with the same key.";
+    StoreLocked = "store_locked", true,
+        "Another program holds the database file's write lock. Close it, or wait and repeat.";
+    StoreFull = "store_full", true,
+        "The disk is full. Free some space; running work goes on by itself afterwards.";
+    StoreReadOnly = "store_read_only", false,
+        "The database file or its folder cannot be written. Check owner and mode, then reopen.";
+    StoreCorrupt = "store_corrupt", false,
+        "The database file is damaged or is not a database. Restore it from a backup.";
+    SchemaTooNew = "schema_too_new", false,
+        "The database was written by a newer version. Upgrade this program.";
+
+    // Input that is refused before anything is written.
+    InvalidName = "invalid_name", false,
+        "A workflow, queue, tag or key is empty or too long.";
+    NulCharacter = "nul_character", false,
+        "A name or key holds a NUL character, which databases cannot keep. Remove it.";
+    InvalidId = "invalid_id", false,
+        "This is not an id. Ids look like 01890a5d-ac96-774b-bcce-b302099a8057.";
+    InvalidOption = "invalid_option", false,
+        "An option is outside its limits.";
+    NotSerializable = "not_serializable", false,
+        "The value has no JSON form. Maps need string keys, and numbers must be finite.";
+    PayloadTooLarge = "payload_too_large", false,
+        "The value is larger than 2 MiB of JSON. Store it elsewhere and pass its address.";
+    TypeMismatch = "type_mismatch", false,
+        "A stored value does not fit the type it is read as. Keep old fields readable.";
+
+    // Keys and runs.
+    KeyConflict = "key_conflict", false,
+        "This key was used with another input. Use another key, or send the same input.";
+    KeyTaken = "key_taken", false,
+        "This key is in use and the caller asked to be refused in that case.";
+    RunNotFound = "run_not_found", false,
+        "There is no such run in this store. It may have been pruned.";
+    KeyNotFound = "key_not_found", false,
+        "No run of that workflow has this key. It may have expired.";
+    RunFinished = "run_finished", false,
+        "The run has ended, so it can no longer be changed.";
+    RunNotFailed = "run_not_failed", false,
+        "Only a failed or stuck run can be retried.";
+    RunFailed = "run_failed", false,
+        "The run failed. The failure says why; retry continues from the step that failed.";
+    RunCancelled = "run_cancelled", false,
+        "The run was cancelled.";
+
+    // Workers.
+    LeaseLost = "lease_lost", true,
+        "The worker did not renew its lease in time, and its runs went on elsewhere.";
+    WorkflowServedTwice = "workflow_served_twice", false,
+        "The worker was given two functions for one workflow name. Keep one.";
+    NothingServed = "nothing_served", false,
+        "The worker serves no workflow. Call serve before start.";
+    WorkerStopped = "worker_stopped", false,
+        "The worker could not go on. The log says why.";
+
+    // Failures that the engine itself gives to a workflow or a run.
+    Failed = "failed", true,
+        "The code of a failure that named none.";
+    Panic = "panic", true,
+        "User code panicked. The message is the panic's.";
+    Timeout = "timeout", true,
+        "A try of a step took longer than its timeout.";
+    Interrupted = "interrupted", false,
+        "The process ended inside an at-most-once step, so it is not executed again.";
+    DeadlineExceeded = "deadline_exceeded", false,
+        "The run did not finish within its timeout.";
+    HistoryFull = "history_full", false,
+        "The run has too many records. Go on with ctx.continue_as before the limit.";
+    StepIdTaken = "step_id_taken", false,
+        "Two steps of one run have the same explicit id. Make the ids differ.";
+    StepOutsideRun = "step_outside_run", false,
+        "A step was polled outside its run, as in tokio::spawn. Use join! or join_all instead.";
+    StepNested = "step_nested", false,
+        "A step was used inside another step's body. Make it a step of the workflow function.";
+    RunEnded = "run_ended", false,
+        "A Ctx was used after its run ended. Keep it inside the workflow function.";
+
+    // Why a run waits for an operator or a new build.
+    CrashLoop = "crash_loop", false,
+        "The process died ten times in a row in this run. Mend it, deploy, or retry the run.";
+    HistoryMismatch = "history_mismatch", false,
+        "The function asks for other steps than it recorded. Make it deterministic, deploy.";
+    ForeignAwait = "foreign_await", false,
+        "The function awaited something that is not from ctx, and replay went another way.";
+    CorruptRecord = "corrupt_record", false,
+        "A stored row of this run cannot be read. Restore it from a backup, then retry the run.";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,184 @@
+//! The error that callers hold.
+//!
+//! Owns: [`Error`], one word wide, with a stable [`Code`], the run it is about and its source.
+//! Never a foreign type in a public signature. What user code failed with is a
+//! [`Failure`](crate::Failure), which an error may carry.
+
+mod code;
+
+use std::error::Error as StdError;
+use std::fmt;
+
+pub use code::Code;
+
+use crate::limits::{NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::store::{self, Conflict, Outage};
+use crate::{Failure, RunId};
+
+/// What a call of the library could not do.
+///
+/// Branch on [`code`](Error::code); print the error for a sentence that says what to do.
+///
+/// ```
+/// use onward::{Code, Onward};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let error = Onward::open("mysql://localhost").await.unwrap_err();
+/// assert_eq!(error.code(), Code::UnknownStoreUrl);
+/// assert!(!error.is_retryable());
+/// # }
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    code: Code,
+    /// What is particular to this error; the code's advice follows it.
+    about: Option<String>,
+    run: Option<RunId>,
+    failure: Option<Failure>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    pub(crate) fn new(code: Code) -> Self {
+        Self(Box::new(Inner { code, about: None, run: None, failure: None, source: None }))
+    }
+
+    pub(crate) fn about(mut self, about: impl Into<String>) -> Self {
+        self.0.about = Some(about.into());
+        self
+    }
+
+    pub(crate) fn of_run(mut self, run: RunId) -> Self {
+        self.0.run = Some(run);
+        self
+    }
+
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn run_failed(run: RunId, failure: Failure) -> Self {
+        let mut error = Self::new(Code::RunFailed).of_run(run).about(failure.to_string());
+        error.0.failure = Some(failure);
+        error
+    }
+
+    pub(crate) fn invalid_id(text: &str) -> Self {
+        Self::new(Code::InvalidId).about(format!("{text:?}"))
+    }
+
+    pub(crate) fn payload_too_large(bytes: usize) -> Self {
+        Self::new(Code::PayloadTooLarge)
+            .about(format!("{bytes} bytes, the limit is {PAYLOAD_BYTES_MAX}"))
+    }
+
+    pub(crate) fn type_mismatch(wanted: &str, source: serde_json::Error) -> Self {
+        Self::new(Code::TypeMismatch).about(format!("read as {wanted}")).because(source)
+    }
+
+    /// What went wrong, as a stable name.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// Whether the same call may succeed later without a change.
+    pub fn is_retryable(&self) -> bool {
+        self.0.code.is_retryable()
+    }
+
+    /// The run this is about: for `key_conflict`, the one that holds the key.
+    pub fn run(&self) -> Option<RunId> {
+        self.0.run
+    }
+
+    /// What the run failed with, when the code is `run_failed`.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.0.failure.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.code)?;
+        if let Some(run) = self.0.run {
+            write!(f, " (run {run})")?;
+        }
+        if let Some(about) = &self.0.about {
+            write!(f, ": {about}")?;
+        }
+        if let Some(source) = &self.0.source {
+            write!(f, ": {source}")?;
+        }
+        write!(f, ". {}", self.0.code.advice())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::LeaseLost => Self::new(Code::LeaseLost),
+            store::Error::NotFound => Self::new(Code::RunNotFound),
+            store::Error::Conflict(conflict) => Self::from(conflict),
+            store::Error::Unavailable(outage, source) => {
+                Self::new(outage_code(outage)).because(source)
+            }
+            store::Error::Corrupt(source) => Self::new(Code::StoreCorrupt).because(source),
+        }
+    }
+}
+
+impl From<Conflict> for Error {
+    fn from(conflict: Conflict) -> Self {
+        match conflict {
+            Conflict::KeyInput { run } => Self::new(Code::KeyConflict).of_run(run),
+            Conflict::KeyTaken { run } => Self::new(Code::KeyTaken).of_run(run),
+            Conflict::Finished { run } => Self::new(Code::RunFinished).of_run(run),
+            Conflict::NotFailed { run } => Self::new(Code::RunNotFailed).of_run(run),
+            Conflict::Record { run } => Self::new(Code::HistoryMismatch).of_run(run),
+        }
+    }
+}
+
+fn outage_code(outage: Outage) -> Code {
+    match outage {
+        Outage::NoAnswer => Code::StoreUnavailable,
+        Outage::Locked => Code::StoreLocked,
+        Outage::Full => Code::StoreFull,
+        Outage::ReadOnly => Code::StoreReadOnly,
+    }
+}
+
+/// Checks a name that goes into an index: a workflow, queue or tag.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
+    check_text(what, name, NAME_BYTES_MAX)
+}
+
+/// Checks a text that goes into an index.
+pub(crate) fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
+    if text.contains('\0') {
+        return Err(Error::new(Code::NulCharacter).about(format!("{what} {text:?}")));
+    }
+    if text.is_empty() {
+        return Err(Error::new(Code::InvalidName).about(format!("the {what} is empty")));
+    }
+    if text.len() > bytes_max {
+        let start: String = text.chars().take(40).collect();
+        let about = format!("the {what} {start:?}… has {} bytes, limit {bytes_max}", text.len());
+        return Err(Error::new(Code::InvalidName).about(about));
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Every limit of the engine, in one place, each with the reason for its number.
+//!
+//! Owns: the numbers. Never decides what happens past them; that is the caller's error.
+
+use std::time::Duration;
+
+/// Bytes of JSON in one input, step result, output or failure detail: 2 MiB.
+/// Larger values belong in an object store, with their address in the payload; at this size one
+/// record still fits a commit without holding up its neighbours.
+pub const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Records in one run's history. A claim reads the whole history, so this bounds what a claim
+/// costs; past it a run goes on with [`Ctx::continue_as`](crate::Ctx::continue_as).
+pub const HISTORY_RECORDS_MAX: usize = 10_000;
+
+/// Bytes of payload in one run's history: 32 MiB, what a claim may read into memory.
+pub const HISTORY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The share of a history limit at which a warning names the run, in percent.
+pub const HISTORY_WARN_PERCENT: usize = 80;
+
+/// Bytes of a workflow, queue or tag name. Short enough for an index entry and a table column.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Bytes of a run's key.
+pub const KEY_BYTES_MAX: usize = 512;
+
+/// Bytes of a step id, run id included: what HTTP services accept as an idempotency key.
+pub const STEP_ID_BYTES_MAX: usize = 255;
+
+/// Tags of one run. Tags are for finding runs, not for carrying data.
+pub const TAGS_MAX: usize = 32;
+
+/// Bytes of a tag's value.
+pub const TAG_VALUE_BYTES_MAX: usize = 512;
+
+/// Runs in one call of a store's `start`: large enough that the commit's cost vanishes, small
+/// enough that other writers wait only milliseconds for it.
+pub const START_BATCH_MAX: usize = 500;
+
+/// Runs in one claim.
+pub const CLAIM_BATCH_MAX: usize = 256;
+
+/// Bytes of history that one claim may carry before it stops taking further runs: 64 MiB.
+pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Runs that one sweep or one wake-up moves in a transaction.
+pub const SWEEP_BATCH_MAX: usize = 1_000;
+
+/// Runs that one prune deletes in a transaction.
+pub const PRUNE_BATCH_MAX: usize = 500;
+
+/// Rows of one page of a list or a history.
+pub const PAGE_ROWS_MAX: usize = 1_000;
+
+/// Rows of one page when the caller names no number.
+pub const PAGE_ROWS_DEFAULT: usize = 100;
+
+/// Writes in one group commit: past this a batch adds latency and no throughput.
+pub const COMMIT_BATCH_MAX: usize = 1_024;
+
+/// Suppressed duplicates kept in detail per key; the count goes on past it.
+pub const DUPLICATES_KEPT_MAX: usize = 100;
+
+/// Runs that one worker executes at once, unless told otherwise.
+pub const CONCURRENCY_DEFAULT: usize = 100;
+
+/// The most runs that one worker may execute at once.
+pub const CONCURRENCY_MAX: usize = 100_000;
+
+/// How long a lease lasts without renewal, unless told otherwise.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The shortest lease: renewal happens three times in a lease and must survive a slow commit.
+pub const LEASE_MIN: Duration = Duration::from_millis(200);
+
+/// How long [`shutdown`](crate::Worker::shutdown) lets step bodies finish.
+pub const SHUTDOWN_GRACE_DEFAULT: Duration = Duration::from_secs(25);
+
+/// How long a cancelled step's body may go on before it is dropped.
+pub const CANCEL_GRACE_DEFAULT: Duration = Duration::from_secs(5);
+
+/// Waits that end within this time do not park the run.
+pub const LINGER_DEFAULT: Duration = Duration::from_secs(1);
+
+/// The longest delay between two tries of a step.
+pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The longest sleep, delay, timeout or key life: one hundred years, so that time arithmetic
+/// cannot overflow.
+pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Losses in a row, with no record between them, after which a run is claimed alone.
+pub const SUSPECT_CRASHES: u32 = 3;
+
+/// Losses in a row, with no record between them, after which a run waits as `crash_loop`.
+pub const CRASHES_MAX: u32 = 10;
+
+/// The longest pause before a suspect is claimed again.
+pub const CRASH_BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// How long a worker stops claiming to be alone with a suspect, before it takes it anyway.
+pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Polls of a workflow function without a pause before a warning says that it never rests.
+pub const RESTLESS_POLLS_MAX: u32 = 10_000;
+
+/// A poll that holds its thread longer than this is named in a warning.
+pub const BLOCKING_POLL_WARN: Duration = Duration::from_millis(100);
+
+/// Unasked-for records that a history mismatch lists.
+pub const MISMATCH_LISTED_MAX: usize = 10;
+
+/// Refused items that [`start_many`](crate::Onward::start_many) returns in detail.
+pub const REFUSALS_KEPT_MAX: usize = 100;
+
+/// Bytes of a failure's message; longer ones are cut, with a mark.
+pub const FAILURE_MESSAGE_BYTES_MAX: usize = 16 * 1024;

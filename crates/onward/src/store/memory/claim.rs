@@ -1,0 +1,109 @@
+//! Claiming: waking what is due, then giving runs to a worker.
+
+use super::*;
+use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
+
+pub(super) fn claim(state: &mut State, claim: &Claim, now: Timestamp) -> Result<Claims, Error> {
+    if state.is_lost(claim.worker) {
+        return Err(Error::LeaseLost);
+    }
+    wake_due(state, now);
+    let mut runs = taken_before(state, claim);
+    if runs.is_empty() {
+        runs = take(state, claim, now);
+    }
+    let live = state.runs.values().map(|row| &row.run);
+    let waiting = live.clone().filter(|run| run.state == RunState::Waiting);
+    Ok(Claims {
+        runs,
+        marks: marks(state, claim.worker),
+        next_due: waiting.filter_map(|run| run.due_at).min(),
+        more: live.clone().any(|run| fits(claim, ClaimMode::Ordinary, run)),
+        suspect: live.clone().any(|run| fits(claim, ClaimMode::Suspect, run)),
+    })
+}
+
+/// Queues the runs whose time has come; returns how many, and whether more are due.
+pub(super) fn wake_due(state: &mut State, now: Timestamp) -> (usize, bool) {
+    let mut due: Vec<_> = (state.runs.values())
+        .filter(|row| row.run.state == RunState::Waiting)
+        .filter_map(|row| Some((row.run.due_at?, row.run.id)))
+        .filter(|(due_at, _)| *due_at <= now)
+        .collect();
+    due.sort();
+    let more = due.len() > SWEEP_BATCH_MAX;
+    due.truncate(SWEEP_BATCH_MAX);
+    for (due_at, run) in &due {
+        if let Some(row) = state.runs.get_mut(run) {
+            row.queue(*due_at);
+        }
+    }
+    (due.len(), more)
+}
+
+/// The runs that this claim took when it was first made.
+fn taken_before(state: &State, claim: &Claim) -> Vec<Claimed> {
+    let held = state.runs.values().filter(|row| {
+        row.run.worker == Some(claim.worker) && row.ticket == Some(claim.ticket)
+    });
+    held.map(Row::claimed).collect()
+}
+
+fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
+    let mut queued: Vec<_> = (state.runs.values())
+        .map(|row| &row.run)
+        .filter(|run| fits(claim, claim.mode, run))
+        .map(|run| (-i64::from(run.priority), run.due_at, run.id))
+        .collect();
+    queued.sort();
+    let limit = match claim.mode {
+        ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
+        ClaimMode::Suspect => claim.limit.min(1),
+    };
+    let mut runs = Vec::new();
+    let mut bytes = 0;
+    for (_, _, run) in queued.into_iter().take(limit) {
+        let Some(row) = state.runs.get_mut(&run) else { continue };
+        row.claim(claim.worker, claim.build.clone(), Some(claim.ticket), now);
+        bytes += row.records.iter().map(Record::bytes).sum::<usize>();
+        runs.push(row.claimed());
+        if bytes > CLAIM_BYTES_MAX {
+            break;
+        }
+    }
+    runs
+}
+
+/// Whether this claim, in this mode, may take this run.
+fn fits(claim: &Claim, mode: ClaimMode, run: &Run) -> bool {
+    let kept_off = run.cancel_at.is_none() && run.stuck_builds.contains(&claim.build);
+    run.state == RunState::Queued
+        && run.paused_at.is_none()
+        && claim.queues.contains(&run.queue)
+        && claim.workflows.contains(&run.workflow)
+        && rules::is_suspect(run.crashes) == (mode == ClaimMode::Suspect)
+        && !kept_off
+}
+
+fn marks(state: &State, worker: WorkerId) -> Vec<Mark> {
+    let marked = state.runs.values().map(|row| &row.run).filter(|run| {
+        run.state == RunState::Running && run.worker == Some(worker) && run.cancel_at.is_some()
+    });
+    marked
+        .map(|run| Mark { lease: Lease { run: run.id, worker, attempt: run.attempt } })
+        .collect()
+}
+
+impl Row {
+    fn claimed(&self) -> Claimed {
+        let worker = self.run.worker.unwrap_or_default();
+        let builds = self.attempts.iter().map(|(number, trace)| (*number, trace.build.clone()));
+        Claimed {
+            lease: Lease { run: self.run.id, worker, attempt: self.run.attempt },
+            run: self.run.clone(),
+            history: self.records.iter().filter(|r| r.voided_at.is_none()).cloned().collect(),
+            last_seq: self.records.last().map_or(0, |record| record.seq),
+            builds: builds.collect(),
+        }
+    }
+}

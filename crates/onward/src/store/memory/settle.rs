@@ -1,0 +1,179 @@
+//! Writes under a lease: records, and the end of an attempt.
+
+use super::*;
+use crate::{Code, Json};
+
+pub(super) fn record(
+    state: &mut State,
+    lease: Lease,
+    records: Vec<Record>,
+) -> Result<(), Error> {
+    let new = not_yet_there(state, lease, records);
+    if new.is_empty() {
+        return Ok(());
+    }
+    fenced(state, lease)?;
+    add(state, lease, new)
+}
+
+/// The records of which no identical row is there.
+fn not_yet_there(state: &State, lease: Lease, mut records: Vec<Record>) -> Vec<Record> {
+    records.iter_mut().for_each(|record| record.attempt = lease.attempt);
+    if let Some(row) = state.runs.get(&lease.run) {
+        records.retain(|new| !row.records.iter().any(|old| is_same(old, new)));
+    }
+    records
+}
+
+/// Whether `old` is what a first write of `new` left, voided since or not.
+fn is_same(old: &Record, new: &Record) -> bool {
+    old.seq == new.seq
+        && old.attempt == new.attempt
+        && old.step == new.step
+        && old.try_number == new.try_number
+        && old.entry == new.entry
+}
+
+fn fenced(state: &State, lease: Lease) -> Result<(), Error> {
+    let held = state.runs.get(&lease.run).is_some_and(|row| row.is_held_by(lease));
+    if held && !state.is_lost(lease.worker) { Ok(()) } else { Err(Error::LeaseLost) }
+}
+
+fn add(state: &mut State, lease: Lease, new: Vec<Record>) -> Result<(), Error> {
+    let row = state.row_mut(lease.run)?;
+    let clash = |old: &Record, new: &Record| {
+        let ends_same_step = old.step == new.step
+            && old.voided_at.is_none()
+            && old.entry.kind().is_final()
+            && new.entry.kind().is_final();
+        old.seq == new.seq || ends_same_step
+    };
+    for (place, record) in new.iter().enumerate() {
+        if row.records.iter().chain(&new[..place]).any(|old| clash(old, record)) {
+            return Err(Error::Conflict(Conflict::Record { run: lease.run }));
+        }
+    }
+    row.records.extend(new);
+    row.records.sort_by_key(|record| record.seq);
+    Ok(())
+}
+
+pub(super) fn settle(
+    state: &mut State,
+    lease: Lease,
+    settle: Settle,
+    now: Timestamp,
+) -> Result<Settled, Error> {
+    let trace = state.runs.get(&lease.run).and_then(|row| row.attempts.get(&lease.attempt));
+    if let Some(settled) = trace.and_then(|trace| trace.settled) {
+        return Ok(settled);
+    }
+    fenced(state, lease)?;
+    let new = not_yet_there(state, lease, settle.records);
+    add(state, lease, new)?;
+    let settled = end(state, lease.run, settle.end, now)?;
+    Ok(settled)
+}
+
+fn end(state: &mut State, run: RunId, end: End, now: Timestamp) -> Result<Settled, Error> {
+    let row = state.row_mut(run)?;
+    let settled = match &end {
+        End::Parked { wakes_seen, .. } | End::Stuck { wakes_seen, .. }
+            if *wakes_seen != row.run.wakes =>
+        {
+            Settled::Queued
+        }
+        _ => Settled::AsSaid,
+    };
+    row.trace(Some(settled));
+    row.run.crashes = 0;
+    row.run.retried_at = None;
+    match end {
+        End::Stuck { code, detail, .. } => row.stick(code, detail, settled, now),
+        End::Parked { wake_at, waits_for, .. } => row.park(wake_at, waits_for, settled, now),
+        End::Released => row.queue(now),
+        End::Completed(output) => {
+            row.run.output = Some(output);
+            state.end(run, RunState::Completed, now);
+        }
+        End::Failed { failure, step } => {
+            row.run.failure = Some(failure);
+            row.failed_step = step;
+            state.end(run, RunState::Failed, now);
+        }
+        End::Cancelled => state.end(run, RunState::Cancelled, now),
+        // A cancel that met the continuation half-way must not be lost with the old run.
+        End::Continued { .. } if row.run.cancel_at.is_some() => {
+            state.end(run, RunState::Cancelled, now);
+        }
+        End::Continued { run: next, input } => continue_as(state, run, next, input, now)?,
+    }
+    Ok(settled)
+}
+
+/// Ends the run and starts the one that goes on, which takes over its key and its successor.
+fn continue_as(
+    state: &mut State,
+    run: RunId,
+    next: RunId,
+    input: Json,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let row = state.row_mut(run)?;
+    row.run.continued_as = Some(next);
+    let successor = row.run.successor.take();
+    let old = row.run.clone();
+    state.end(run, RunState::Completed, now);
+    let fresh = Run {
+        queue: old.queue,
+        priority: old.priority,
+        key: old.key,
+        tags: old.tags,
+        deadline_at: old.deadline_at,
+        due_at: Some(now),
+        continued_from: Some(run),
+        successor,
+        ..Run::fresh(next, old.workflow, input, now)
+    };
+    state.runs.insert(next, Row::of(fresh));
+    if let Some(row) = successor.and_then(|id| state.runs.get_mut(&id))
+        && let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for
+    {
+        *run = next;
+    }
+    state.keys.values_mut().filter(|key| key.run == run).for_each(|key| key.run = next);
+    Ok(())
+}
+
+impl Row {
+    fn park(
+        &mut self,
+        wake_at: Option<Timestamp>,
+        waits_for: Waits,
+        settled: Settled,
+        now: Timestamp,
+    ) {
+        self.release();
+        self.run.state = RunState::Waiting;
+        self.run.due_at = wake_at;
+        self.run.waits_for = Some(waits_for);
+        if settled == Settled::Queued {
+            self.run.state = RunState::Queued;
+            self.run.due_at = Some(now);
+            self.run.waits_for = None;
+        }
+    }
+
+    fn stick(&mut self, code: Code, detail: String, settled: Settled, now: Timestamp) {
+        self.add_stuck_build();
+        let code = code.as_str().to_owned();
+        self.park(None, Waits::Stuck { code, detail }, settled, now);
+    }
+
+    pub(super) fn add_stuck_build(&mut self) {
+        let build = self.run.build.clone().unwrap_or_default();
+        if !self.run.stuck_builds.contains(&build) {
+            self.run.stuck_builds.push(build);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Workers coming and going, and what becomes of the runs of those that are gone.
+
+use super::*;
+use crate::limits::SWEEP_BATCH_MAX;
+
+pub(super) fn join(state: &mut State, worker: NewWorker, now: Timestamp) -> Result<(), Error> {
+    if let Some(row) = state.workers.get(&worker.id) {
+        return if row.lost { Err(Error::LeaseLost) } else { Ok(()) };
+    }
+    let lease_until = Timestamp::from_millis(now.as_millis() + worker.lease_ms);
+    state.workers.insert(worker.id, WorkerRow { worker, lease_until, lost: false });
+    Ok(())
+}
+
+pub(super) fn leave(state: &mut State, worker: WorkerId, now: Timestamp) {
+    if let Some(row) = state.workers.get_mut(&worker) {
+        row.lost = true;
+    }
+    let held = state.runs.values_mut().filter(|row| row.run.worker == Some(worker));
+    for row in held {
+        row.trace(None);
+        row.queue(now);
+    }
+}
+
+pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<Swept, Error> {
+    if state.is_lost(sweep.worker) {
+        return Err(Error::LeaseLost);
+    }
+    let lost = mark_lost(state, sweep, now);
+    let (taken, more_to_take) = take_back(state, sweep.worker, now);
+    let (woken, more_to_wake) = claim::wake_due(state, now);
+    mend_stuck(state, sweep.worker, now);
+    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake })
+}
+
+fn mark_lost(state: &mut State, sweep: &Sweep, now: Timestamp) -> Vec<WorkerId> {
+    let expired = (state.workers.iter_mut())
+        .filter(|(id, row)| **id != sweep.worker && !row.lost && row.lease_until < now)
+        .filter(|_| sweep.expired == ExpiredLeases::Take);
+    expired
+        .map(|(id, row)| {
+            row.lost = true;
+            *id
+        })
+        .collect()
+}
+
+/// Queues the runs of lost or missing workers; says whether more are left.
+fn take_back(state: &mut State, sweeper: WorkerId, now: Timestamp) -> (Vec<RunId>, bool) {
+    let orphaned = |run: &Run| run.worker.is_some_and(|w| w != sweeper && state.is_lost(w));
+    let mut taken: Vec<RunId> = (state.runs.values())
+        .filter(|row| row.run.state == RunState::Running && orphaned(&row.run))
+        .map(|row| row.run.id)
+        .collect();
+    let more = taken.len() > SWEEP_BATCH_MAX;
+    taken.truncate(SWEEP_BATCH_MAX);
+    for run in &taken {
+        if let Some(row) = state.runs.get_mut(run) {
+            row.lose(now);
+        }
+    }
+    (taken, more)
+}
+
+/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under.
+fn mend_stuck(state: &mut State, sweeper: WorkerId, now: Timestamp) {
+    let Some(row) = state.workers.get(&sweeper) else { return };
+    let worker = row.worker.clone();
+    let mendable = state.runs.values_mut().filter(|row| {
+        matches!(row.run.waits_for, Some(Waits::Stuck { .. }))
+            && !row.run.stuck_builds.contains(&worker.build)
+            && worker.workflows.contains(&row.run.workflow)
+            && worker.queues.contains(&row.run.queue)
+    });
+    for row in mendable.take(SWEEP_BATCH_MAX) {
+        row.run.crashes = 0;
+        row.queue(now);
+    }
+}
+
+impl Row {
+    /// Takes the run from a holder that is gone.
+    fn lose(&mut self, now: Timestamp) {
+        let attempt = self.run.attempt;
+        let progressed = self.records.iter().any(|record| record.attempt == attempt);
+        let after = rules::after_loss(&self.run, progressed, now);
+        self.trace(None);
+        self.queue(now);
+        self.run.state = after.state;
+        self.run.due_at = after.due_at;
+        self.run.crashes = after.crashes;
+        if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
+            self.add_stuck_build();
+        }
+        self.run.waits_for = after.waits_for;
+    }
+}

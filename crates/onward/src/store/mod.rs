@@ -1,0 +1,184 @@
+//! The store: where runs live.
+//!
+//! Owns: the [`Store`] trait, the data of its verbs, and the stores themselves. Each verb is one
+//! transaction, bounded, and safe to repeat after an answer was lost. A store makes times and
+//! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
+//! `rules` hold those that must be taken inside a transaction), and calls nobody.
+
+mod hub;
+mod memory;
+pub(crate) mod rules;
+#[cfg(feature = "sqlite")]
+#[cfg(any())]
+pub mod sqlite;
+mod verb;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+pub use hub::{Hub, Topic, Waiter};
+pub use memory::MemoryStore;
+pub use verb::{
+    Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
+    HistoryPage, Lease, Mark, NewKey, NewRun, NewWorker, Prune, Pruned, Query, RunPage, Settle,
+    Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
+};
+
+use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
+
+/// A boxed future, so that [`Store`] can be used behind a pointer.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a verb answers.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+
+/// A place where runs live.
+///
+/// Three questions are answered by every write. *Repeated after a lost answer?* The same write
+/// again gives `Ok` and changes nothing. *From a worker that lost its lease?* `LeaseLost`, and
+/// nothing changes. *A crash before or after?* All of the write is there, or none of it.
+///
+/// For a write under a lease the checks come in this order: my identical row is there → `Ok`;
+/// the fence is not mine → `LeaseLost`.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// The clock whose times the store keeps. No I/O.
+    fn clock(&self) -> &dyn Clock;
+
+    /// Starts runs, each with its key in the same transaction. The answers are in the order of
+    /// the runs; one refused run does not refuse the others. At most `START_BATCH_MAX` runs.
+    fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>>;
+
+    /// Enters a worker, with a lease that runs from now. Again with the same id: `Ok` as long as
+    /// it is not lost.
+    fn join(&self, worker: NewWorker) -> Answer<'_, ()>;
+
+    /// Renews a worker's lease, and says until when it holds. `LeaseLost` once the worker is
+    /// marked lost or is not there: a lost lease is never revived.
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp>;
+
+    /// Ends a worker: it is marked lost and whatever it still holds is queued at once, in the
+    /// same transaction and without counting as a crash. Again, or for an unknown worker: `Ok`.
+    fn leave(&self, worker: WorkerId) -> Answer<'_, ()>;
+
+    /// Wakes what is due, then gives the worker up to `limit` queued runs with their histories,
+    /// highest priority first, then longest due. A claim with a `ticket` that was already used
+    /// answers with the runs that it took then and this worker still holds in that attempt.
+    fn claim(&self, claim: Claim) -> Answer<'_, Claims>;
+
+    /// Adds records to a run's history.
+    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()>;
+
+    /// Ends an attempt, with its last records in the same transaction. A settled attempt leaves
+    /// a trace, so that a late repeat is known after the run was claimed again.
+    fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled>;
+
+    /// Asks a run to end. A running one is marked and its holder settles it; one with nothing
+    /// recorded ends at once; any other is queued with the mark. Again: `Ok`. On a run that has
+    /// ended otherwise: `Conflict`.
+    fn cancel(&self, run: RunId) -> Answer<'_, Run>;
+
+    /// Queues a failed or stuck run again and voids the failure that ended it. A run that is
+    /// queued or running because of an earlier retry: `Ok`. Any other state: `Conflict`.
+    fn retry(&self, run: RunId) -> Answer<'_, Run>;
+
+    /// Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due,
+    /// and queues stuck runs that this worker's build may mend. Bounded; `more` says that
+    /// another pass would find work.
+    fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept>;
+
+    /// Deletes runs that ended long ago, with all that belongs to them, in one bounded batch.
+    fn prune(&self, prune: Prune) -> Answer<'_, Pruned>;
+
+    /// Registers interest, at the call and not at the first poll, so that nothing between a look
+    /// at the store and the wait is missed. A hint, never the truth: look again after it.
+    fn wait(&self, topic: Topic) -> Waiter;
+
+    /// One run.
+    fn get(&self, which: Which) -> Answer<'_, Option<Run>>;
+
+    /// A page of runs, newest first. Stable while runs are added.
+    fn list(&self, query: Query) -> Answer<'_, RunPage>;
+
+    /// A page of a run's records, voided ones included, in order, after `after`.
+    fn history(&self, run: RunId, after: Option<u64>, limit: usize) -> Answer<'_, HistoryPage>;
+
+    /// What came with the key of this run and was suppressed.
+    fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates>;
+
+    /// Counts of runs by state and queue, and the workers.
+    fn stats(&self) -> Answer<'_, Stats>;
+}
+
+/// What a store could not do. A variant exists only where the engine goes another way.
+#[derive(Debug)]
+pub enum Error {
+    /// The worker is not the holder any more: drop the run, never repeat.
+    LeaseLost,
+    /// The write contradicts what is there.
+    Conflict(Conflict),
+    /// There is no such run.
+    NotFound,
+    /// The outcome is unknown or nothing was done: repeat the same write later.
+    Unavailable(Outage, Box<dyn StdError + Send + Sync>),
+    /// What is stored cannot be read.
+    Corrupt(Box<dyn StdError + Send + Sync>),
+}
+
+/// What a write contradicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// The key belongs to a run with another input.
+    KeyInput {
+        /// That run.
+        run: RunId,
+    },
+    /// The key is in use and the caller wanted to be refused.
+    KeyTaken {
+        /// The run that has it.
+        run: RunId,
+    },
+    /// The run has ended.
+    Finished {
+        /// That run.
+        run: RunId,
+    },
+    /// The run is neither failed nor stuck.
+    NotFailed {
+        /// That run.
+        run: RunId,
+    },
+    /// The holder itself wrote another record there: a fault of the engine.
+    Record {
+        /// That run.
+        run: RunId,
+    },
+}
+
+/// Why a store does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// It cannot be reached, or its answer was lost.
+    NoAnswer,
+    /// Another program holds its lock.
+    Locked,
+    /// Its disk is full.
+    Full,
+    /// It cannot be written.
+    ReadOnly,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::LeaseLost => f.write_str("the lease is lost"),
+            Error::Conflict(conflict) => write!(f, "conflict: {conflict:?}"),
+            Error::NotFound => f.write_str("no such run"),
+            Error::Unavailable(outage, source) => write!(f, "store {outage:?}: {source}"),
+            Error::Corrupt(source) => write!(f, "store corrupt: {source}"),
+        }
+    }
+}
+
+impl StdError for Error {}

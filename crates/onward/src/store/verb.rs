@@ -1,0 +1,419 @@
+//! The data of the store's verbs: what goes in and what comes out.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::json::Fingerprint;
+use crate::{
+    Code, Failure, Json, OnConflict, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId,
+};
+
+/// The fenced right to advance one run: this worker, in this attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The run.
+    pub run: RunId,
+    /// The worker that holds it.
+    pub worker: WorkerId,
+    /// The number of the claim; a later claim has a higher one.
+    pub attempt: u32,
+}
+
+/// A run to start.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Its name, made by the engine: a repeated start is known by it.
+    pub id: RunId,
+    /// The workflow.
+    pub workflow: String,
+    /// The queue.
+    pub queue: String,
+    /// Higher is claimed first.
+    pub priority: i32,
+    /// What it is started with.
+    pub input: Json,
+    /// The caller's name for it.
+    pub key: Option<NewKey>,
+    /// When it may first be claimed.
+    pub start_at: StartAt,
+    /// How long after that time it fails if it has not ended.
+    pub timeout_ms: Option<i64>,
+    /// The caller's labels.
+    pub tags: BTreeMap<String, String>,
+    /// Who starts it, for the audit of duplicates.
+    pub caller: String,
+    /// A worker of this process with a free place, which claims a new run in the same
+    /// transaction if it is due. Not claimed (only queued) when that worker is lost.
+    pub claimant: Option<Claimant>,
+}
+
+/// A worker that may claim a run as it is started.
+#[derive(Clone, Debug)]
+pub struct Claimant {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Its build.
+    pub build: String,
+}
+
+/// The key of a run to start.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// The key.
+    pub key: String,
+    /// The fingerprint of the input.
+    pub fingerprint: Fingerprint,
+    /// How long after the start the key is kept; `None`: as long as the run.
+    pub ttl_ms: Option<i64>,
+    /// What to do when it is in use.
+    pub on_conflict: OnConflict,
+}
+
+/// When a run may first be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    /// At once.
+    Now,
+    /// This many milliseconds from now.
+    After(i64),
+    /// At this time.
+    At(Timestamp),
+}
+
+/// What a start did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// The run that the caller gets.
+    pub run: RunId,
+    /// How it came about.
+    pub how: StartedHow,
+    /// When the run was created.
+    pub at: Timestamp,
+}
+
+/// How a start came by its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartedHow {
+    /// It is new. A repeat of the same start says so again.
+    New,
+    /// It is new, and the claimant holds it in attempt 1.
+    Claimed,
+    /// It was there; this start is counted as a duplicate.
+    Existing,
+    /// It was there and had failed; it goes on.
+    Retried,
+    /// It is new, and takes the key from this run, which was asked to end.
+    Replaced(RunId),
+}
+
+/// A worker to enter.
+#[derive(Clone, Debug)]
+pub struct NewWorker {
+    /// Its name, fresh for each start.
+    pub id: WorkerId,
+    /// The build of its code.
+    pub build: String,
+    /// The host and process it lives in, for people.
+    pub place: String,
+    /// The queues it serves.
+    pub queues: Vec<String>,
+    /// The workflows it serves.
+    pub workflows: Vec<String>,
+    /// How long its lease lasts without renewal.
+    pub lease_ms: i64,
+}
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The number of this claim, one higher for each new claim of the worker; a repeat after a
+    /// lost answer carries the same.
+    pub ticket: i64,
+    /// The worker's build.
+    pub build: String,
+    /// The queues it serves.
+    pub queues: Vec<String>,
+    /// The workflows it serves.
+    pub workflows: Vec<String>,
+    /// How many runs it takes at most. With 0 it only reads its marks and the next due time.
+    pub limit: usize,
+    /// Which runs it takes.
+    pub mode: ClaimMode,
+}
+
+/// Which runs a claim takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimMode {
+    /// Those that are not suspects.
+    Ordinary,
+    /// One suspect.
+    Suspect,
+}
+
+/// What a claim answers.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    /// The runs, with their histories.
+    pub runs: Vec<Claimed>,
+    /// The worker's running runs that somebody asked to end.
+    pub marks: Vec<Mark>,
+    /// When the next waiting run of any queue wakes.
+    pub next_due: Option<Timestamp>,
+    /// Whether more runs that this worker serves are queued.
+    pub more: bool,
+    /// Whether a suspect that this worker serves is queued.
+    pub suspect: bool,
+}
+
+/// A running run that somebody asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The run, in the attempt that holds it.
+    pub lease: Lease,
+}
+
+/// A claimed run.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The right to advance it.
+    pub lease: Lease,
+    /// The run, in the state after the claim.
+    pub run: Run,
+    /// Its records in order, without the voided ones.
+    pub history: Vec<Record>,
+    /// The highest sequence number of any record of the run, voided ones included.
+    pub last_seq: u64,
+    /// The builds of earlier attempts, by attempt number.
+    pub builds: BTreeMap<u32, String>,
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// The records that are not stored yet.
+    pub records: Vec<Record>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// How an attempt ends.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// The run is completed, with this output.
+    Completed(Json),
+    /// The run failed.
+    Failed {
+        /// With this.
+        failure: Failure,
+        /// The step whose recorded failure ended it: what a retry voids.
+        step: Option<String>,
+    },
+    /// The run is cancelled.
+    Cancelled,
+    /// The run is completed, and another goes on under its key with a fresh history.
+    Continued {
+        /// The name of the run that goes on.
+        run: RunId,
+        /// Its input.
+        input: Json,
+    },
+    /// The run waits. If it was woken since `wakes_seen`, it is queued at once instead.
+    Parked {
+        /// When it wakes, if a time wakes it.
+        wake_at: Option<Timestamp>,
+        /// What it waits for.
+        waits_for: Waits,
+        /// The number of wakes that the holder knew of.
+        wakes_seen: u64,
+    },
+    /// The run waits for an operator or another build. If it was woken since `wakes_seen`, it is
+    /// queued at once instead. The holder's build is added to the run's `stuck_builds`.
+    Stuck {
+        /// Why: a code such as `history_mismatch`.
+        code: Code,
+        /// What was found, for people.
+        detail: String,
+        /// The number of wakes that the holder knew of.
+        wakes_seen: u64,
+    },
+    /// The run is queued at once.
+    Released,
+}
+
+/// What a settle did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// The run stands as the end said.
+    AsSaid,
+    /// The run was woken meanwhile and is queued.
+    Queued,
+}
+
+/// A sweep.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The worker that sweeps. It never sweeps itself.
+    pub worker: WorkerId,
+    /// Whether workers whose lease has expired may be marked lost. Those that are known to be
+    /// dead are marked in any case.
+    pub expired: ExpiredLeases,
+}
+
+/// What a sweep does about expired leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiredLeases {
+    /// Mark their workers lost: the sweeper has renewed without a gap for one lease.
+    Take,
+    /// Leave them: the sweeper cannot yet tell a dead worker from an outage that hit all.
+    Leave,
+}
+
+/// What a sweep did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Workers that were marked lost.
+    pub lost: Vec<WorkerId>,
+    /// Runs that were taken from lost or missing workers.
+    pub taken: Vec<RunId>,
+    /// Runs that were woken because they were due.
+    pub woken: usize,
+    /// Whether another pass would find work.
+    pub more: bool,
+}
+
+/// A prune.
+#[derive(Clone, Debug)]
+pub struct Prune {
+    /// Only runs that ended at least this long ago.
+    pub older_than_ms: i64,
+    /// Only runs in these states; states that are not final are passed over.
+    pub states: Vec<RunState>,
+    /// How many runs at most, up to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
+    pub limit: usize,
+    /// Whether to count only.
+    pub dry_run: bool,
+}
+
+/// What a prune did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Runs that were deleted, or would be.
+    pub runs: u64,
+    /// Whether more match.
+    pub more: bool,
+}
+
+/// Which run is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one with this id.
+    Id(RunId),
+    /// The one that has this key.
+    Key {
+        /// The workflow.
+        workflow: String,
+        /// The key.
+        key: String,
+    },
+}
+
+/// Which runs a list shows. Every condition that is set must hold.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Of this workflow.
+    pub workflow: Option<String>,
+    /// In one of these states; empty: in any.
+    pub states: Vec<RunState>,
+    /// In this queue.
+    pub queue: Option<String>,
+    /// With this key.
+    pub key: Option<String>,
+    /// With all these tags.
+    pub tags: BTreeMap<String, String>,
+    /// Created at this time or later.
+    pub created_from: Option<Timestamp>,
+    /// Created before this time.
+    pub created_before: Option<Timestamp>,
+}
+
+/// A list.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Which runs.
+    pub filter: Filter,
+    /// Only runs older than this one: the last of the page before.
+    pub before: Option<RunId>,
+    /// How many, up to `PAGE_ROWS_MAX`.
+    pub limit: usize,
+}
+
+/// A page of runs, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunPage {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// Whether more follow.
+    pub more: bool,
+}
+
+/// A page of records, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HistoryPage {
+    /// The records.
+    pub records: Vec<Record>,
+    /// Whether more follow.
+    pub more: bool,
+}
+
+/// What came with a run's key and was suppressed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Duplicates {
+    /// How many there were.
+    pub count: u64,
+    /// The latest of them, newest first, up to `DUPLICATES_KEPT_MAX`.
+    pub latest: Vec<Duplicate>,
+}
+
+/// One start that was suppressed because its key was in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Duplicate {
+    /// When it came.
+    pub at: Timestamp,
+    /// From whom.
+    pub caller: String,
+    /// Whether it had the same input.
+    pub same_input: bool,
+}
+
+/// Counts of runs, and the workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// Runs by state.
+    pub runs: BTreeMap<RunState, u64>,
+    /// Queued runs by queue.
+    pub queued: BTreeMap<String, u64>,
+    /// The workers that are not lost.
+    pub workers: Vec<WorkerInfo>,
+}
+
+/// A worker, as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkerInfo {
+    /// Its name.
+    pub id: WorkerId,
+    /// The build of its code.
+    pub build: String,
+    /// The host and process it lives in.
+    pub place: String,
+    /// The queues it serves.
+    pub queues: Vec<String>,
+    /// The workflows it serves.
+    pub workflows: Vec<String>,
+    /// Until when its lease holds.
+    pub lease_until: Timestamp,
+    /// Runs that it holds.
+    pub running: u64,
+}
