@@ -9,6 +9,7 @@ mod hub;
 mod memory;
 pub(crate) mod rules;
 #[cfg(feature = "sqlite")]
+
 #[cfg(any())]
 pub mod sqlite;
 mod verb;
