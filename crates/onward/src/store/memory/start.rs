@@ -81,6 +81,8 @@ fn replace(
         row.run.successor = Some(new.id);
         behind = Some(ahead);
     }
+    // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
+    let new = NewRun { claimant: None, ..new };
     let started = insert(state, new, behind, now);
     Ok(Started { how: StartedHow::Replaced(old), ..started })
 }
