@@ -40,7 +40,7 @@ fn meet_key(
     let same_input = state
         .live_key(new.workflow.clone(), key.key.clone(), now)
         .is_some_and(|row| row.fingerprint == key.fingerprint);
-    let met = rules::key_met(key.on_conflict, same_input, row.run.state);
+    let met = rules::key_met(key.on_conflict, same_input, &row.run);
     match met {
         KeyMet::Replace => return replace(state, new, holder, now),
         KeyMet::Retry => {
