@@ -36,6 +36,9 @@
     reason = "cases are tests: to panic is how they fail"
 )]
 
+mod sample;
+mod snapshot;
+
 pub mod stage;
 
 mod lossy;

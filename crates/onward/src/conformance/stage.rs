@@ -4,23 +4,20 @@
 //! Never knows which store it is.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+pub use super::sample::*;
+pub use super::snapshot::Snapshot;
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{
-    Answer, Claim, ClaimMode, Claimant, Claimed, Claims, Conflict, Duplicates, End, Error,
-    ExpiredLeases, Lease, NewKey, NewRun, NewWorker, Query, Settle, Settled, StartAt, Started,
-    Stats, Store, Sweep, Swept, Which,
+    Answer, Claim, ClaimMode, Claimant, Claimed, Claims, Conflict, End, Error, ExpiredLeases,
+    Lease, NewRun, NewWorker, Settle, Settled, Started, Store, Sweep, Swept, Which,
 };
-use crate::{
-    Clock, Code, Entry, Failure, Json, OnConflict, Record, Run, RunId, RunState, TestClock,
-    Timestamp, Waits, WorkerId,
-};
+use crate::{Clock, Record, Run, RunId, RunState, TestClock, Timestamp, WorkerId};
 
 /// How long a lease lasts on the stage.
 pub const LEASE_MS: i64 = 10_000;
@@ -322,170 +319,6 @@ impl Worker {
             worker: self.id,
             expired: ExpiredLeases::Take,
         }
-    }
-}
-
-/// All that a store shows, to compare.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
-    /// The runs, newest first.
-    pub runs: Vec<Run>,
-    /// Their histories.
-    pub histories: Vec<Vec<Record>>,
-    /// What came with their keys and was suppressed.
-    pub duplicates: Vec<Duplicates>,
-    /// Which run has each key that any run came with.
-    pub keys: BTreeMap<(String, String), Option<RunId>>,
-    /// Counts and workers.
-    pub stats: Stats,
-}
-
-impl Snapshot {
-    /// What the store shows now.
-    pub async fn of(store: &dyn Store) -> Self {
-        let runs = all_runs(store).await;
-        let mut histories = Vec::new();
-        let mut duplicates = Vec::new();
-        for run in &runs {
-            histories.push(
-                store
-                    .history(run.id, None, PAGE_ROWS_MAX)
-                    .await
-                    .unwrap()
-                    .records,
-            );
-            duplicates.push(store.duplicates(run.id).await.unwrap());
-        }
-        let named: BTreeSet<_> = (runs.iter())
-            .filter_map(|run| Some((run.workflow.clone(), run.key.clone()?)))
-            .collect();
-        let mut keys = BTreeMap::new();
-        for (workflow, key) in named {
-            let which = Which::Key {
-                workflow: workflow.clone(),
-                key: key.clone(),
-            };
-            keys.insert(
-                (workflow, key),
-                store.get(which).await.unwrap().map(|run| run.id),
-            );
-        }
-        let mut stats = store.stats().await.unwrap();
-        stats.workers.sort_by_key(|worker| worker.id);
-        Self {
-            runs,
-            histories,
-            duplicates,
-            keys,
-            stats,
-        }
-    }
-}
-
-async fn all_runs(store: &dyn Store) -> Vec<Run> {
-    let mut query = Query {
-        limit: PAGE_ROWS_MAX,
-        ..Query::default()
-    };
-    let mut runs = Vec::new();
-    loop {
-        let page = store.list(query.clone()).await.unwrap();
-        runs.extend(page.runs);
-        query.before = runs.last().map(|run| run.id);
-        if !page.more {
-            return runs;
-        }
-    }
-}
-
-/// A run to start, with nothing special about it.
-pub fn new_run() -> NewRun {
-    NewRun {
-        id: RunId::new(),
-        workflow: WORKFLOW.to_owned(),
-        queue: QUEUE.to_owned(),
-        priority: 0,
-        input: json(0),
-        key: None,
-        start_at: StartAt::Now,
-        timeout_ms: None,
-        tags: BTreeMap::new(),
-        caller: "stage".to_owned(),
-        claimant: None,
-    }
-}
-
-/// A run to start with this key and input.
-pub fn keyed(key: &str, input: i64, on_conflict: OnConflict) -> NewRun {
-    let input = json(input);
-    let fingerprint = input.fingerprint();
-    let key = NewKey {
-        key: key.to_owned(),
-        fingerprint,
-        ttl_ms: None,
-        on_conflict,
-    };
-    NewRun {
-        input,
-        key: Some(key),
-        ..new_run()
-    }
-}
-
-/// A payload.
-pub fn json(value: i64) -> Json {
-    Json::of(&value).unwrap()
-}
-
-/// The record of a step that succeeded.
-pub fn done(seq: u64, step: &str, value: i64) -> Record {
-    entry(seq, step, Entry::Done(json(value)))
-}
-
-/// The record of a step that failed for good.
-pub fn failed(seq: u64, step: &str) -> Record {
-    entry(
-        seq,
-        step,
-        Entry::Failed(Failure::fatal("declined").code("card_declined")),
-    )
-}
-
-/// A record of this entry, at the time at which every test clock begins.
-pub fn entry(seq: u64, step: &str, entry: Entry) -> Record {
-    Record::new(seq, step, entry, TestClock::new().now())
-}
-
-/// The end of a run that failed at this step.
-pub fn failed_at(step: &str) -> End {
-    End::Failed {
-        failure: Failure::fatal("declined"),
-        step: Some(step.to_owned()),
-    }
-}
-
-/// The end of an attempt that waits for nothing but a wake-up.
-pub fn parked(wakes_seen: u64) -> End {
-    parked_until(None, wakes_seen)
-}
-
-/// The end of an attempt that waits for a time.
-pub fn parked_until(wake_at: Option<Timestamp>, wakes_seen: u64) -> End {
-    End::Parked {
-        wake_at,
-        waits_for: Waits::Timer {
-            step: "$sleep".to_owned(),
-        },
-        wakes_seen,
-    }
-}
-
-/// The end of an attempt whose code no longer fits its history.
-pub fn stuck(wakes_seen: u64) -> End {
-    End::Stuck {
-        code: Code::HistoryMismatch,
-        detail: "unasked: pay".to_owned(),
-        wakes_seen,
     }
 }
 
