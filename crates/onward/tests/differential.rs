@@ -105,9 +105,13 @@ fn compare<A: Harness, B: Harness>(story: Vec<Scene>) {
             same_answers(&mut world, &left, &right, &call).await;
         }
         for scene in story {
-            if let Scene::Pass(ms) = scene {
-                left.pass(ms);
-                right.pass(ms);
+            let ms = scene.passes();
+            left.pass(ms);
+            right.pass(ms);
+            if let Scene::Death { place } = scene {
+                for call in world.after_death(place) {
+                    same_answers(&mut world, &left, &right, &call).await;
+                }
             } else if let Some(call) = world.call(&left, &scene).await {
                 same_answers(&mut world, &left, &right, &call).await;
             }

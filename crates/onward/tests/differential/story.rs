@@ -3,13 +3,14 @@
 //! Owns: which scenes there are and how often they come. Numbers in a scene are chosen from
 //! whatever is there when it is played, so that a shortened story still makes sense.
 
+use onward::conformance::stage::LEASE_MS;
 use onward::store::{ClaimMode, ExpiredLeases};
 use onward::{OnConflict, RunState};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Scenes of one story.
-const SCENES: std::ops::Range<usize> = 1..60;
+const SCENES: std::ops::Range<usize> = 1..80;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
@@ -41,11 +42,19 @@ pub(crate) enum Scene {
         lines: Vec<Line>,
         ending: Ending,
     },
+    /// A cancel of a run that is held, or of any.
     Cancel {
+        held: bool,
         run: usize,
     },
+    /// A retry of a run that failed or got stuck, or of any.
     Retry {
+        troubled: bool,
         run: usize,
+    },
+    /// A worker dies: its lease expires, another sweeps, and a new one comes in its place.
+    Death {
+        place: usize,
     },
     Sweep {
         place: usize,
@@ -62,6 +71,17 @@ pub(crate) enum Scene {
     Again,
     /// An earlier call again, late.
     Late(usize),
+}
+
+impl Scene {
+    /// How far the clock moves before it.
+    pub(crate) fn passes(&self) -> u64 {
+        match self {
+            Scene::Pass(ms) => *ms,
+            Scene::Death { .. } => LEASE_MS as u64 + 1,
+            _ => 0,
+        }
+    }
 }
 
 /// A run to start.
@@ -132,8 +152,10 @@ fn scene() -> impl Strategy<Value = Scene> {
             .prop_map(|(lease, lines)| Scene::Record { lease, lines }),
         8 => (choice(), vec(line(), 0..3), ending())
             .prop_map(|(lease, lines, ending)| Scene::Settle { lease, lines, ending }),
-        3 => (0..20_usize).prop_map(|run| Scene::Cancel { run }),
-        3 => (0..20_usize).prop_map(|run| Scene::Retry { run }),
+        4 => (any::<bool>(), 0..20_usize).prop_map(|(held, run)| Scene::Cancel { held, run }),
+        4 => (prop::bool::weighted(0.8), 0..20_usize)
+            .prop_map(|(troubled, run)| Scene::Retry { troubled, run }),
+        4 => place.clone().prop_map(|place| Scene::Death { place }),
         5 => (place, expired()).prop_map(|(place, expired)| Scene::Sweep { place, expired }),
         1 => prune(),
         5 => clock().prop_map(Scene::Pass),
@@ -144,8 +166,8 @@ fn scene() -> impl Strategy<Value = Scene> {
 
 fn beginning() -> impl Strategy<Value = Beginning> {
     let key = (
-        prop::option::of(0..2_usize),
-        prop_oneof![4 => Just(1_i64), 1 => Just(2)],
+        prop::option::weighted(0.7, prop_oneof![4 => Just(0_usize), 1 => Just(1)]),
+        prop_oneof![9 => Just(1_i64), 1 => Just(2)],
         prop_oneof![
             3 => Just(OnConflict::Existing),
             1 => Just(OnConflict::Reject),
@@ -205,7 +227,7 @@ fn line() -> impl Strategy<Value = Line> {
 
 fn ending() -> impl Strategy<Value = Ending> {
     let after = prop::option::of(prop_oneof![Just(0_u64), Just(100), Just(10_000)]);
-    let knows = prop::bool::weighted(0.8);
+    let knows = prop::bool::weighted(0.6);
     prop_oneof![
         2 => Just(Ending::Completed),
         3 => prop::option::of(0..6_usize).prop_map(|step| Ending::Failed { step }),

@@ -136,6 +136,8 @@ pub(crate) struct World {
     /// Every lease that was given, with the wakes told then.
     leases: Vec<(Lease, u64)>,
     ended: BTreeSet<(RunId, u32)>,
+    /// Runs that failed or got stuck.
+    troubled: Vec<RunId>,
     /// The last place used in each run's history.
     places: BTreeMap<RunId, u64>,
     calls: Vec<Call>,
@@ -160,6 +162,19 @@ impl World {
         for mode in [ClaimMode::Ordinary, ClaimMode::Suspect, ClaimMode::Suspect] {
             calls.push(Call::Claim(self.claim(0, 100, mode)));
         }
+        calls
+    }
+
+    /// What follows when the worker in this place has let its lease expire.
+    pub(crate) fn after_death(&mut self, place: usize) -> Vec<Call> {
+        let (next, third) = ((place + 1) % 3, (place + 2) % 3);
+        let mut calls = vec![
+            Call::Renew(self.workers[next].0),
+            Call::Renew(self.workers[third].0),
+            Call::Sweep(self.sweep(next)),
+        ];
+        self.workers[place].0 = WorkerId::from_u128(self.next_id());
+        calls.push(Call::Join(self.newcomer(place)));
         calls
     }
 
@@ -194,8 +209,18 @@ impl World {
                 let end = self.end(stage, lease, wakes, *ending).await;
                 Call::Settle(lease, Settle { records, end })
             }
-            Scene::Cancel { run } => Call::Cancel(from_end(&self.runs, *run)?),
-            Scene::Retry { run } => Call::Retry(from_end(&self.runs, *run)?),
+            Scene::Cancel { held: true, run } => {
+                Call::Cancel(self.lease(Choice::Held(*run))?.0.run)
+            }
+            Scene::Cancel { held: false, run } => Call::Cancel(from_end(&self.runs, *run)?),
+            Scene::Retry {
+                troubled: true,
+                run,
+            } => Call::Retry(from_end(&self.troubled, *run)?),
+            Scene::Retry {
+                troubled: false,
+                run,
+            } => Call::Retry(from_end(&self.runs, *run)?),
             Scene::Sweep { place, expired } => Call::Sweep(Sweep {
                 expired: *expired,
                 ..self.sweep(*place)
@@ -216,7 +241,7 @@ impl World {
                 call => call,
             },
             Scene::Late(back) => self.late_call(*back)?,
-            Scene::Pass(_) => return None,
+            Scene::Pass(_) | Scene::Death { .. } => return None,
         })
     }
 
@@ -231,8 +256,10 @@ impl World {
             Call::Start(runs) => self.runs.extend(runs.iter().map(|run| run.id)),
             Call::Settle(lease, settle) if reply.done => {
                 self.ended.insert((lease.run, lease.attempt));
-                if let End::Continued { run, .. } = settle.end {
-                    self.runs.push(run);
+                match settle.end {
+                    End::Continued { run, .. } => self.runs.push(run),
+                    End::Failed { .. } | End::Stuck { .. } => self.troubled.push(lease.run),
+                    _ => {}
                 }
             }
             _ => {}
