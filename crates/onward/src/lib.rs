@@ -3,6 +3,7 @@
 
 mod clock;
 mod error;
+mod failpoint;
 mod failure;
 mod id;
 mod json;
