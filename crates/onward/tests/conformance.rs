@@ -1,4 +1,5 @@
 //! The conformance suite on the stores of this crate.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
 
 use std::sync::Arc;
 
@@ -44,17 +45,10 @@ mod sqlite {
             let path = folder.path().join("onward.db");
             let open = || {
                 let clock = Arc::new(clock.clone());
-                let options = SqliteOptions {
-                    clock,
-                    ..SqliteOptions::default()
-                };
+                let options = SqliteOptions { clock, ..SqliteOptions::default() };
                 Arc::new(SqliteStore::open_with(&path, options).unwrap())
             };
-            Sqlite {
-                store: open(),
-                other: open(),
-                _folder: folder,
-            }
+            Sqlite { store: open(), other: open(), _folder: folder }
         }
 
         fn store(&self) -> Arc<dyn Store> {

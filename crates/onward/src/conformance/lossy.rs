@@ -36,10 +36,7 @@ pub struct LossyStore {
 impl LossyStore {
     /// A store that does what `inner` does, and loses no answer until it is told to.
     pub fn around(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            losses: AtomicUsize::new(0),
-        }
+        Self { inner, losses: AtomicUsize::new(0) }
     }
 
     /// Loses the answers to the next `count` writes.
@@ -54,17 +51,12 @@ impl LossyStore {
 
     fn write<'a, T: Send + 'a>(&'a self, answer: Answer<'a, T>) -> Answer<'a, T> {
         let lost = (self.losses)
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-                left.checked_sub(1)
-            })
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
             .is_ok();
         Box::pin(async move {
             let answer = answer.await;
             if lost {
-                return Err(Error::Unavailable(
-                    Outage::NoAnswer,
-                    "the answer was lost".into(),
-                ));
+                return Err(Error::Unavailable(Outage::NoAnswer, "the answer was lost".into()));
             }
             answer
         })
@@ -73,9 +65,7 @@ impl LossyStore {
 
 impl fmt::Debug for LossyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LossyStore")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+        f.debug_struct("LossyStore").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 

@@ -35,8 +35,7 @@ use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
 
 /// A workflow function, with its types erased.
-pub(crate) type Handler =
-    Arc<dyn Fn(Ctx, Json) -> Result<Function, crate::Error> + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Ctx, Json) -> Result<Function, crate::Error> + Send + Sync>;
 
 /// The future of a workflow function.
 pub(crate) type Function = Pin<Box<dyn Future<Output = Result<Json, Failure>> + Send>>;

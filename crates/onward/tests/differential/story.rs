@@ -119,18 +119,11 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
     Completed,
-    Failed {
-        step: Option<usize>,
-    },
+    Failed { step: Option<usize> },
     Cancelled,
     Continued,
-    Parked {
-        after_ms: Option<u64>,
-        knows_wakes: bool,
-    },
-    Stuck {
-        knows_wakes: bool,
-    },
+    Parked { after_ms: Option<u64>, knows_wakes: bool },
+    Stuck { knows_wakes: bool },
     Released,
 }
 
@@ -233,7 +226,7 @@ fn ending() -> impl Strategy<Value = Ending> {
         3 => prop::option::of(0..6_usize).prop_map(|step| Ending::Failed { step }),
         1 => Just(Ending::Cancelled),
         2 => Just(Ending::Continued),
-        3 => (after, knows.clone())
+        3 => (after, knows)
             .prop_map(|(after_ms, knows_wakes)| Ending::Parked { after_ms, knows_wakes }),
         2 => knows.prop_map(|knows_wakes| Ending::Stuck { knows_wakes }),
         2 => Just(Ending::Released),
@@ -259,12 +252,5 @@ fn prune() -> impl Strategy<Value = Scene> {
 
 /// Just before, at and past the leases, timers and keys of a story.
 fn clock() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        Just(1),
-        Just(100),
-        Just(4_999),
-        Just(10_000),
-        Just(10_001),
-        Just(60_000)
-    ]
+    prop_oneof![Just(1), Just(100), Just(4_999), Just(10_000), Just(10_001), Just(60_000)]
 }

@@ -94,11 +94,7 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
 }
 
 /// Keeps what a late repeat of the current attempt's settle is recognised by.
-pub(super) fn keep_trace(
-    tx: &Tx<'_>,
-    row: &Row,
-    settled: Option<Settled>,
-) -> Result<(), Fault> {
+pub(super) fn keep_trace(tx: &Tx<'_>, row: &Row, settled: Option<Settled>) -> Result<(), Fault> {
     let build = row.run.build.as_deref().unwrap_or_default();
     let params = params![row.no, row.run.attempt, build, settled.map(settled_text)];
     tx.execute(include_str!("sql/settle_keep.sql"), params)?;

@@ -88,11 +88,7 @@ struct Candidate {
     no: i64,
 }
 
-fn take(
-    tx: &mut Tx<'_>,
-    claim: &Claim,
-    served: &[(&str, &str)],
-) -> Result<Vec<Claimed>, Fault> {
+fn take(tx: &mut Tx<'_>, claim: &Claim, served: &[(&str, &str)]) -> Result<Vec<Claimed>, Fault> {
     let limit = match claim.mode {
         ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
         ClaimMode::Suspect => claim.limit.min(1),
@@ -176,13 +172,8 @@ fn any(
 
 /// Gives the run to the claim's worker, in a new attempt.
 fn give(tx: &mut Tx<'_>, claim: &Claim, no: i64, mut claimed: Claimed) -> Result<Claimed, Fault> {
-    let params = params![
-        no,
-        worker_blob(claim.worker),
-        claim.ticket,
-        claim.build,
-        tx.now.as_millis()
-    ];
+    let params =
+        params![no, worker_blob(claim.worker), claim.ticket, claim.build, tx.now.as_millis()];
     tx.execute(include_str!("sql/claim_take.sql"), params)?;
     let run = &mut claimed.run;
     run.state = RunState::Running;
@@ -249,12 +240,8 @@ fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(
         builds.push(claim.build.clone());
     }
     let waits_for: Waits = row::corrupt(fault);
-    let params = params![
-        no,
-        json_text(&waits_for)?,
-        Code::CorruptRecord.as_str(),
-        json_text(&builds)?
-    ];
+    let params =
+        params![no, json_text(&waits_for)?, Code::CorruptRecord.as_str(), json_text(&builds)?];
     tx.execute(include_str!("sql/claim_corrupt.sql"), params)?;
     tracing::warn!(run = ?id.map(run_id), "a run cannot be read and is set aside");
     id.map(run_id).into_iter().for_each(|run| tx.changed(run));

@@ -40,7 +40,7 @@ const SMALL_START: usize = 4;
 
 /// How long a write waits for another program's write lock, unless told otherwise: longer than
 /// any commit or checkpoint takes, shorter than a lease.
-pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// A store in one SQLite file, on disk when a write returns: write-ahead log, synced at every
 /// commit. Writes that come together share a commit.
@@ -82,10 +82,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// As [`open`](SqliteStore::open).
-    pub fn open_with(
-        path: impl AsRef<Path>,
-        options: SqliteOptions,
-    ) -> Result<Self, crate::Error> {
+    pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, crate::Error> {
         let path = path.as_ref().to_owned();
         let SqliteOptions { clock, busy_timeout } = options;
         let conn = open::writer(&path, busy_timeout)?;
@@ -116,9 +113,7 @@ impl SqliteStore {
     #[doc(hidden)]
     pub fn plan(&self, sql: &str) -> Vec<String> {
         let conn = self.writer.connection();
-        let plan = row::all(&conn, &format!("explain query plan {sql}"), [], |row| {
-            Ok(row.get(3)?)
-        });
+        let plan = row::all(&conn, &format!("explain query plan {sql}"), [], |row| Ok(row.get(3)?));
         plan.unwrap_or_default()
     }
 

@@ -32,9 +32,8 @@ const SWITCH_PAUSE: Duration = Duration::from_millis(10);
 /// Opens the connection that writes, with the schema brought up to date.
 pub(super) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, Error> {
     check_folder(path)?;
-    let at_path = |fault: Fault| {
-        Error::from(StoreError::from(fault)).about(format!("{}", path.display()))
-    };
+    let at_path =
+        |fault: Fault| Error::from(StoreError::from(fault)).about(format!("{}", path.display()));
     let conn = connect(path, OpenFlags::SQLITE_OPEN_CREATE, busy_timeout).map_err(at_path)?;
     let version = version(&conn).map_err(at_path)?;
     check_version(version).map_err(|error| error.about_file(path, version))?;
@@ -113,8 +112,7 @@ struct TooNew;
 impl TooNew {
     fn about_file(&self, path: &Path, version: usize) -> Error {
         let known = MIGRATIONS.len();
-        let about =
-            format!("{} has schema {version}, this program knows {known}", path.display());
+        let about = format!("{} has schema {version}, this program knows {known}", path.display());
         Error::new(Code::SchemaTooNew).about(about)
     }
 }

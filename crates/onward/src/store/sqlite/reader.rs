@@ -42,10 +42,7 @@ impl Readers {
         })
     }
 
-    fn look_here<T>(
-        &self,
-        look: impl FnOnce(&Connection) -> Result<T, Fault>,
-    ) -> Result<T, Error> {
+    fn look_here<T>(&self, look: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Error> {
         let idle = self.idle().pop();
         let conn = idle.map_or_else(|| open::reader(&self.path, self.busy_timeout), Ok)?;
         let snapshot = conn.unchecked_transaction().map_err(Fault::from)?;

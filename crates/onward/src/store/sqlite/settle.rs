@@ -17,12 +17,10 @@ use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp, Waits};
 /// The usual case costs one look at the run's row and one insert per record; only when the fence
 /// or an index refuses does it look at what is there.
 pub(super) fn record(tx: &mut Tx<'_>, lease: Lease, records: &[Record]) -> Result<(), Fault> {
-    let held = row::first(
-        tx.conn,
-        include_str!("sql/record_fence.sql"),
-        [run_blob(lease.run)],
-        |row| Ok((row.get::<_, i64>(0)?, holds(row, lease)?)),
-    )?;
+    let held =
+        row::first(tx.conn, include_str!("sql/record_fence.sql"), [run_blob(lease.run)], |row| {
+            Ok((row.get::<_, i64>(0)?, holds(row, lease)?))
+        })?;
     let (no, holds) = held.unzip();
     if holds == Some(true) && !tx.is_lost(lease.worker)? {
         return add(tx, lease, no.unwrap_or_default(), records);
@@ -227,16 +225,13 @@ fn end(tx: &mut Tx<'_>, lease: Lease, held: Held, end: &End) -> Result<Settled, 
         }
         End::Cancelled => finish(tx, &held, RunState::Cancelled, None),
         // A cancel that met the continuation half-way must not be lost with the old run.
-        End::Continued { .. } if held.cancel_asked => {
-            finish(tx, &held, RunState::Cancelled, None)
-        }
+        End::Continued { .. } if held.cancel_asked => finish(tx, &held, RunState::Cancelled, None),
         End::Continued { run, input } => continue_as(tx, lease.run, &held, *run, input),
         End::Parked { wake_at, waits_for, wakes_seen } => {
             park(tx, &held, *wakes_seen, waiting(waits_for.clone(), *wake_at))
         }
         End::Stuck { code, detail, wakes_seen } => {
-            let waits_for =
-                Waits::Stuck { code: code.as_str().to_owned(), detail: detail.clone() };
+            let waits_for = Waits::Stuck { code: code.as_str().to_owned(), detail: detail.clone() };
             let stuck_builds = Some(stuck_builds_with(&held)?);
             park(tx, &held, *wakes_seen, Park { stuck_builds, ..waiting(waits_for, None) })
         }

@@ -92,8 +92,7 @@ fn add_duplicate(
     new: &NewRun,
     same_input: bool,
 ) -> Result<(), Fault> {
-    let params =
-        params![holder.no, run_blob(new.id), tx.now.as_millis(), new.caller, same_input];
+    let params = params![holder.no, run_blob(new.id), tx.now.as_millis(), new.caller, same_input];
     if tx.execute(include_str!("sql/start_duplicate.sql"), params)? == 0 {
         return Ok(());
     }

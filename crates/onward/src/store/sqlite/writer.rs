@@ -224,8 +224,7 @@ impl Shared {
         if queue.writes.is_empty() && !queue.closed {
             let watched = self.hub.is_watched();
             queue.sleep = if watched { Sleep::Brief } else { Sleep::Deep };
-            let pause =
-                if watched { LOOK_EVERY.saturating_sub(looked.elapsed()) } else { DOZE };
+            let pause = if watched { LOOK_EVERY.saturating_sub(looked.elapsed()) } else { DOZE };
             let waited = self.ready.wait_timeout(queue, pause);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.sleep = Sleep::Awake;
