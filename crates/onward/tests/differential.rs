@@ -3,6 +3,7 @@
 //!
 //! The calls are made to mean something: leases come from earlier claims, repeats from earlier
 //! calls, and the clock moves past leases, timers and keys. A failure shrinks to a short story.
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 #[path = "differential/story.rs"]
 mod story;

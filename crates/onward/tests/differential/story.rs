@@ -224,7 +224,7 @@ fn ending() -> impl Strategy<Value = Ending> {
         3 => prop::option::of(0..6_usize).prop_map(|step| Ending::Failed { step }),
         1 => Just(Ending::Cancelled),
         2 => Just(Ending::Continued),
-        3 => (after, knows.clone())
+        3 => (after, knows)
             .prop_map(|(after_ms, knows_wakes)| Ending::Parked { after_ms, knows_wakes }),
         2 => knows.prop_map(|knows_wakes| Ending::Stuck { knows_wakes }),
         2 => Just(Ending::Released),
