@@ -1,5 +1,5 @@
 //! The conformance suite on the stores of this crate.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::sync::Arc;
 

@@ -30,27 +30,36 @@ pub async fn handles_share_the_runs(stage: &Stage) {
 /// Each condition of a filter holds back what does not fit, alone and together.
 pub async fn every_filter_holds_back_what_does_not_fit(stage: &Stage) {
     let plain = stage.start(new_run()).await;
-    stage.pass(10);
-    let other = stage.start(NewRun { workflow: "refund".into(), ..new_run() }).await;
+    let refund = stage.start(NewRun { workflow: "refund".into(), ..new_run() }).await;
     let slow = stage.start(NewRun { queue: "slow".into(), ..new_run() }).await;
-    stage.pass(10);
-    let keyed = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    let named = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
     let ended = stage.start(new_run()).await;
     stage.store.cancel(ended).await.unwrap();
-    let all = Filter::default;
-    let workflow = Filter { workflow: Some("refund".into()), ..all() };
-    assert_eq!(listed(stage, workflow).await, [other]);
-    assert_eq!(listed(stage, Filter { queue: Some("slow".into()), ..all() }).await, [slow]);
-    assert_eq!(listed(stage, Filter { key: Some("order-1".into()), ..all() }).await, [keyed]);
+    let all = Filter::default();
+    assert_eq!(listed(stage, all.clone()).await, [ended, named, slow, refund, plain]);
+    let workflow = Some("refund".to_owned());
+    assert_eq!(listed(stage, Filter { workflow, ..all.clone() }).await, [refund]);
+    let queue = Some("slow".to_owned());
+    assert_eq!(listed(stage, Filter { queue: queue.clone(), ..all.clone() }).await, [slow]);
+    let key = Some("order-1".to_owned());
+    assert_eq!(listed(stage, Filter { key: key.clone(), ..all.clone() }).await, [named]);
     let states = vec![RunState::Cancelled, RunState::Failed];
-    assert_eq!(listed(stage, Filter { states, ..all() }).await, [ended]);
-    let created_from = Some(stage.now());
-    assert_eq!(listed(stage, Filter { created_from, ..all() }).await, [ended, keyed]);
-    let created_before = Some(stage.run(other).await.created_at);
-    assert_eq!(listed(stage, Filter { created_before, ..all() }).await, [plain]);
-    let both = Filter { queue: Some("slow".into()), key: Some("order-1".into()), ..all() };
-    assert_eq!(listed(stage, both).await, []);
-    assert_eq!(listed(stage, all()).await, [ended, keyed, slow, other, plain]);
+    assert_eq!(listed(stage, Filter { states, ..all.clone() }).await, [ended]);
+    assert_eq!(listed(stage, Filter { queue, key, ..all }).await, []);
+}
+
+/// A filter by time takes what was created at its beginning, and nothing from its end on.
+pub async fn filter_by_time_includes_its_beginning_only(stage: &Stage) {
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(stage.start(new_run()).await);
+        stage.pass(10);
+    }
+    let middle = Some(stage.run(runs[1]).await.created_at);
+    let from = Filter { created_from: middle, ..Filter::default() };
+    assert_eq!(listed(stage, from).await, [runs[2], runs[1]]);
+    let before = Filter { created_before: middle, ..Filter::default() };
+    assert_eq!(listed(stage, before).await, [runs[0]]);
 }
 
 /// Tags are matched by name and value, and all of them must be there.

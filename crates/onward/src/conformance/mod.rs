@@ -300,6 +300,7 @@ macro_rules! conformance_suite {
                 run_is_found_by_id_and_by_key
                 handles_share_the_runs
                 every_filter_holds_back_what_does_not_fit
+                filter_by_time_includes_its_beginning_only
                 every_tag_of_a_filter_must_fit
                 pages_are_stable_while_runs_are_added
                 full_last_page_says_so

@@ -3,7 +3,6 @@
 //! Owns: which scenes there are and how often they come. Numbers in a scene are chosen from
 //! whatever is there when it is played, so that a shortened story still makes sense.
 
-use onward::conformance::stage::LEASE_MS;
 use onward::store::{ClaimMode, ExpiredLeases};
 use onward::{OnConflict, RunState};
 use proptest::collection::vec;
@@ -52,9 +51,11 @@ pub(crate) enum Scene {
         troubled: bool,
         run: usize,
     },
-    /// A worker dies: its lease expires, another sweeps, and a new one comes in its place.
+    /// A worker claims and dies, several times over: its lease expires, another sweeps, and a
+    /// new one comes in its place.
     Death {
         place: usize,
+        times: usize,
     },
     Sweep {
         place: usize,
@@ -71,17 +72,6 @@ pub(crate) enum Scene {
     Again,
     /// An earlier call again, late.
     Late(usize),
-}
-
-impl Scene {
-    /// How far the clock moves before it.
-    pub(crate) fn passes(&self) -> u64 {
-        match self {
-            Scene::Pass(ms) => *ms,
-            Scene::Death { .. } => LEASE_MS as u64 + 1,
-            _ => 0,
-        }
-    }
 }
 
 /// A run to start.
@@ -148,7 +138,8 @@ fn scene() -> impl Strategy<Value = Scene> {
         4 => (any::<bool>(), 0..20_usize).prop_map(|(held, run)| Scene::Cancel { held, run }),
         4 => (prop::bool::weighted(0.8), 0..20_usize)
             .prop_map(|(troubled, run)| Scene::Retry { troubled, run }),
-        4 => place.clone().prop_map(|place| Scene::Death { place }),
+        4 => (place.clone(), prop_oneof![6 => Just(1_usize), 2 => Just(4), 1 => Just(11)])
+            .prop_map(|(place, times)| Scene::Death { place, times }),
         5 => (place, expired()).prop_map(|(place, expired)| Scene::Sweep { place, expired }),
         1 => prune(),
         5 => clock().prop_map(Scene::Pass),
@@ -164,8 +155,8 @@ fn beginning() -> impl Strategy<Value = Beginning> {
         prop_oneof![
             3 => Just(OnConflict::Existing),
             1 => Just(OnConflict::Reject),
-            2 => Just(OnConflict::RetryFailed),
-            3 => Just(OnConflict::Replace),
+            4 => Just(OnConflict::RetryFailed),
+            2 => Just(OnConflict::Replace),
         ],
         prop::option::weighted(0.2, Just(5_000_i64)),
     );

@@ -3,17 +3,18 @@
 //!
 //! Owns: ids, tickets, the leases that were given, and the calls that were made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use onward::conformance::Stage;
 use onward::conformance::stage::{LEASE_MS, entry, json, new_run};
+use onward::limits::PAGE_ROWS_MAX;
 use onward::store::{
-    Claim, ClaimMode, Claimant, Claims, End, Error, Lease, NewKey, NewRun, NewWorker, Prune,
-    Settle, StartAt, Started, StartedHow, Store, Sweep, Swept, Which,
+    Claim, ClaimMode, Claimant, Claims, End, Error, Filter, Lease, NewKey, NewRun, NewWorker,
+    Prune, Query, Settle, StartAt, Started, StartedHow, Store, Sweep, Swept, Which,
 };
-use onward::{Code, Entry, Failure, Record, RunId, Waits, WorkerId};
+use onward::{Code, Entry, Failure, Record, RunId, RunState, Waits, WorkerId};
 
 use crate::story::{Beginning, Choice, Ending, Line, Scene};
 
@@ -21,6 +22,9 @@ const BUILDS: [&str; 3] = ["build-1", "build-2", "build-3"];
 const WORKFLOWS: [&str; 2] = ["index", "refund"];
 const QUEUES: [&str; 2] = ["default", "slow"];
 const KEYS: [&str; 2] = ["order-1", "order-2"];
+
+/// Past any lease, and past the longest pause of a suspect.
+pub(crate) const DEATH_MS: u64 = 61_000;
 
 /// A call of a verb, which can be made again.
 #[derive(Clone, Debug)]
@@ -112,7 +116,6 @@ pub(crate) struct World {
     runs: Vec<RunId>,
     /// Every lease that was given, with the wakes told then.
     leases: Vec<(Lease, u64)>,
-    ended: BTreeSet<(RunId, u32)>,
     /// Runs that failed or got stuck.
     troubled: Vec<RunId>,
     /// The last place used in each run's history.
@@ -136,6 +139,12 @@ impl World {
             calls.push(Call::Claim(self.claim(0, 100, mode)));
         }
         calls
+    }
+
+    /// What a worker claims before it dies.
+    pub(crate) fn last_claims(&mut self, place: usize) -> Vec<Call> {
+        let modes = [ClaimMode::Ordinary, ClaimMode::Suspect];
+        modes.map(|mode| Call::Claim(self.claim(place, 2, mode))).into()
     }
 
     /// What follows when the worker in this place has let its lease expire.
@@ -165,17 +174,17 @@ impl World {
             Scene::Leave { place } => Call::Leave(self.workers[*place].0),
             Scene::Claim { place, limit, mode } => Call::Claim(self.claim(*place, *limit, *mode)),
             Scene::Record { lease, lines } => {
-                let (lease, _) = self.lease(*lease)?;
+                let (lease, _) = self.lease(stage, *lease).await?;
                 Call::Record(lease, self.records(stage, lease, lines))
             }
             Scene::Settle { lease, lines, ending } => {
-                let (lease, wakes) = self.lease(*lease)?;
+                let (lease, wakes) = self.lease(stage, *lease).await?;
                 let records = self.records(stage, lease, lines);
                 let end = self.end(stage, lease, wakes, *ending).await;
                 Call::Settle(lease, Settle { records, end })
             }
             Scene::Cancel { held: true, run } => {
-                Call::Cancel(self.lease(Choice::Held(*run))?.0.run)
+                Call::Cancel(self.lease(stage, Choice::Held(*run)).await?.0.run)
             }
             Scene::Cancel { held: false, run } => Call::Cancel(from_end(&self.runs, *run)?),
             Scene::Retry { troubled: true, run } => Call::Retry(from_end(&self.troubled, *run)?),
@@ -207,14 +216,11 @@ impl World {
         }
         match call {
             Call::Start(runs) => self.runs.extend(runs.iter().map(|run| run.id)),
-            Call::Settle(lease, settle) if reply.done => {
-                self.ended.insert((lease.run, lease.attempt));
-                match settle.end {
-                    End::Continued { run, .. } => self.runs.push(run),
-                    End::Failed { .. } | End::Stuck { .. } => self.troubled.push(lease.run),
-                    _ => {}
-                }
-            }
+            Call::Settle(lease, settle) if reply.done => match settle.end {
+                End::Continued { run, .. } => self.runs.push(run),
+                End::Failed { .. } | End::Stuck { .. } => self.troubled.push(lease.run),
+                _ => {}
+            },
             _ => {}
         }
         self.calls.push(call.clone());
@@ -274,19 +280,19 @@ impl World {
         }
     }
 
-    fn lease(&self, choice: Choice) -> Option<(Lease, u64)> {
-        match choice {
-            Choice::Ever(back) => from_end(&self.leases, back),
-            Choice::Held(back) => {
-                let held = self.leases.iter().filter(|(lease, _)| {
-                    let newer = |other: &Lease| other.attempt > lease.attempt;
-                    let claimed_since =
-                        self.leases.iter().any(|(other, _)| other.run == lease.run && newer(other));
-                    !claimed_since && !self.ended.contains(&(lease.run, lease.attempt))
-                });
-                from_end(&held.copied().collect::<Vec<_>>(), back)
-            }
-        }
+    /// A lease, and the wakes that its holder was told of.
+    async fn lease(&self, stage: &Stage, choice: Choice) -> Option<(Lease, u64)> {
+        let back = match choice {
+            Choice::Ever(back) => return from_end(&self.leases, back),
+            Choice::Held(back) => back,
+        };
+        let filter = Filter { states: vec![RunState::Running], ..Filter::default() };
+        let query = Query { filter, before: None, limit: PAGE_ROWS_MAX };
+        let running = stage.store.list(query).await.unwrap().runs;
+        let held = |(lease, _): &&(Lease, u64)| {
+            running.iter().any(|run| run.id == lease.run && run.attempt == lease.attempt)
+        };
+        from_end(&self.leases.iter().filter(held).copied().collect::<Vec<_>>(), back)
     }
 
     fn records(&mut self, stage: &Stage, lease: Lease, lines: &[Line]) -> Vec<Record> {
