@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use onward::store::sqlite::{SqliteOptions, SqliteStore};
 use onward::store::*;
 use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
 use rusqlite::Connection;
