@@ -53,10 +53,7 @@ impl Record {
                 Entry::Done(json) => json.as_str().len(),
                 Entry::Failed(failure) | Entry::TryFailed { failure, .. } => {
                     failure.message.len()
-                        + failure
-                            .details
-                            .as_ref()
-                            .map_or(0, |details| details.as_str().len())
+                        + failure.details.as_ref().map_or(0, |details| details.as_str().len())
                 }
                 Entry::Began | Entry::Fired => 0,
             }
@@ -115,10 +112,7 @@ impl RecordKind {
 
     /// Whether a record of this kind ends its step: there is at most one such per step.
     pub const fn is_final(self) -> bool {
-        matches!(
-            self,
-            RecordKind::Done | RecordKind::Failed | RecordKind::Fired
-        )
+        matches!(self, RecordKind::Done | RecordKind::Failed | RecordKind::Fired)
     }
 }
 
