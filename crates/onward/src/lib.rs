@@ -2,6 +2,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod failpoint;
 mod failure;

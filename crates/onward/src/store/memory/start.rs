@@ -40,7 +40,7 @@ fn meet_key(
     let same_input = state
         .live_key(new.workflow.clone(), key.key.clone(), now)
         .is_some_and(|row| row.fingerprint == key.fingerprint);
-    let met = rules::key_met(key.on_conflict, same_input, row.run.state);
+    let met = rules::key_met(key.on_conflict, same_input, &row.run);
     match met {
         KeyMet::Replace => return replace(state, new, holder, now),
         KeyMet::Retry => {
@@ -81,6 +81,8 @@ fn replace(
         row.run.successor = Some(new.id);
         behind = Some(ahead);
     }
+    // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
+    let new = NewRun { claimant: None, ..new };
     let started = insert(state, new, behind, now);
     Ok(Started { how: StartedHow::Replaced(old), ..started })
 }
