@@ -49,8 +49,12 @@ pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
 /// Lets the run that waits behind an ended one go.
 pub(super) fn release_successor(tx: &mut Tx<'_>, next: Option<RunId>) -> Result<(), Fault> {
     let Some(next) = next else { return Ok(()) };
-    let Some(mut row) = row::by_id(tx.conn, next)? else { return Ok(()) };
-    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else { return Ok(()) };
+    let Some(mut row) = row::by_id(tx.conn, next)? else {
+        return Ok(());
+    };
+    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else {
+        return Ok(());
+    };
     (row.run.state, row.run.waits_for) = rules::state_at_start(start_at, tx.now);
     row.run.due_at = Some(start_at.max(tx.now));
     row.run.wakes += 1;

@@ -102,7 +102,9 @@ fn take(tx: &mut Tx<'_>, claim: &Claim, served: &[(&str, &str)]) -> Result<Vec<C
     let mut runs = Vec::with_capacity(candidates.len());
     let mut bytes = 0;
     for candidate in candidates {
-        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else { continue };
+        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else {
+            continue;
+        };
         runs.push(give(tx, claim, candidate.no, claimed)?);
         bytes += size;
         if bytes > CLAIM_BYTES_MAX {
@@ -151,7 +153,9 @@ fn queued(
 fn is_kept_off(row: &rusqlite::Row<'_>, build: &str) -> Result<bool, Fault> {
     let cancel_asked = row.get_ref(4)?.as_i64_or_null().is_ok_and(|time| time.is_some());
     let builds = row.get_ref(5)?.as_bytes_or_null().unwrap_or_default();
-    let Some(builds) = builds.filter(|_| !cancel_asked) else { return Ok(false) };
+    let Some(builds) = builds.filter(|_| !cancel_asked) else {
+        return Ok(false);
+    };
     let builds: Vec<String> = serde_json::from_slice(builds).unwrap_or_default();
     Ok(builds.iter().any(|stuck| stuck == build))
 }

@@ -108,15 +108,6 @@ impl SqliteStore {
         conn.query_row(&format!("pragma {pragma}"), [], |row| row.get(0)).ok()
     }
 
-    /// The plan of a statement of this store by the name of its file, for tests that no hot
-    /// statement scans.
-    #[doc(hidden)]
-    pub fn plan(&self, sql: &str) -> Vec<String> {
-        let conn = self.writer.connection();
-        let plan = row::all(&conn, &format!("explain query plan {sql}"), [], |row| Ok(row.get(3)?));
-        plan.unwrap_or_default()
-    }
-
     fn small<T: Send + 'static>(
         &self,
         verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,

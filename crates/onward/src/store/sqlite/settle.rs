@@ -157,7 +157,9 @@ struct Held {
 
 /// Ends an attempt, with its last records.
 pub(super) fn settle(tx: &mut Tx<'_>, lease: Lease, settle: &Settle) -> Result<Settled, Fault> {
-    let Some(held) = held(tx, lease)? else { return Err(Error::LeaseLost.into()) };
+    let Some(held) = held(tx, lease)? else {
+        return Err(Error::LeaseLost.into());
+    };
     if !held.holds
         && let Some(settled) = settled_before(tx, lease, &held)?
     {
@@ -308,7 +310,9 @@ fn continue_as(
 /// Lets the run that waits behind one wait behind another.
 fn move_behind(tx: &mut Tx<'_>, successor: Option<RunId>, next: RunId) -> Result<(), Fault> {
     let Some(id) = successor else { return Ok(()) };
-    let Some(mut row) = row::by_id(tx.conn, id)? else { return Ok(()) };
+    let Some(mut row) = row::by_id(tx.conn, id)? else {
+        return Ok(());
+    };
     if let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for {
         *run = next;
         row.save(tx.conn)?;

@@ -31,7 +31,9 @@ fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault> {
     if let Some(started) = started_before(tx, new)? {
         return Ok(started);
     }
-    let Some(key) = &new.key else { return insert(tx, new, None) };
+    let Some(key) = &new.key else {
+        return insert(tx, new, None);
+    };
     let sql = include_str!("sql/start_key_holder.sql");
     let params = params![new.workflow, key.key, tx.now.as_millis()];
     let holder = row::first(tx.conn, sql, params, |row| {
@@ -127,8 +129,8 @@ fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<Started, Fault>
         behind = Some(ahead);
     }
     // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
-    let unclaimed = NewRun { claimant: None, ..new.clone() };
-    let started = insert(tx, &unclaimed, behind)?;
+    let new = NewRun { claimant: None, ..new.clone() };
+    let started = insert(tx, &new, behind)?;
     Ok(Started { how: StartedHow::Replaced(old), ..started })
 }
 

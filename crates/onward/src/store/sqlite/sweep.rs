@@ -102,7 +102,9 @@ fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), F
         let sql = include_str!("sql/sweep_holder.sql");
         let holder: Option<Option<[u8; 16]>> =
             row::first(tx.conn, sql, [&last], |row| Ok(row.get(0)?))?;
-        let Some(holder) = holder.flatten() else { break };
+        let Some(holder) = holder.flatten() else {
+            break;
+        };
         last = holder.to_vec();
         let worker = worker_id(holder);
         if worker == sweeper || !tx.is_lost(worker)? {
@@ -163,7 +165,8 @@ fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under.
+/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says
+/// whether more are left.
 ///
 /// Runs that are stuck under the same builds stand together in their index, so those that the
 /// sweeper may not mend cost one step however many they are.
