@@ -23,6 +23,10 @@ const APPLICATION_ID: i64 = 0x4f6e_7764;
 /// stays small and the copying is shared by thousands of records.
 const CHECKPOINT_PAGES: i64 = 2_000;
 
+/// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table
+/// and index that hundreds of concurrent runs write to; it is taken only as it is used.
+const CACHE_KIB: i64 = 64 * 1024;
+
 /// Statements that a connection keeps prepared: more than the store has.
 const STATEMENTS_KEPT: usize = 128;
 
@@ -85,6 +89,7 @@ fn set_durable(conn: &Connection, busy_timeout: Duration) -> Result<(), Fault> {
         return Err(Fault::data(format!("synchronous is {synchronous}, not FULL")));
     }
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
     Ok(())
 }
 
