@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
@@ -63,6 +64,9 @@ fn connect(path: &Path, more: OpenFlags, busy_timeout: Duration) -> Result<Conne
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // A statement keeps its plan whatever is bound to it; otherwise some are planned anew each
+    // time.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.pragma_update(None, "temp_store", "memory")?;
     conn.pragma_update(None, "foreign_keys", false)?;
     Ok(conn)
