@@ -1,6 +1,7 @@
 //! What is particular to the SQLite store: the file, its locks, its processes, its plans. What
 //! every store must do is in the conformance suite.
 #![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used, reason = "a test may panic, outside its own function too")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -250,10 +251,7 @@ async fn two_stores_on_one_file_see_each_other_and_fence() {
 async fn another_stores_commit_wakes_a_waiter() {
     let temp = Temp::new();
     let (here, there) = (temp.open(), temp.open());
-    tokio::time::sleep(Duration::from_millis(20)).await;
     let waiter = here.wait(Topic::Work);
-    // The first look only learns where the file stands.
-    tokio::time::sleep(Duration::from_millis(250)).await;
     started(&there).await;
     tokio::time::timeout(Duration::from_secs(2), waiter).await.unwrap();
 }
@@ -295,6 +293,27 @@ async fn writes_that_come_together_share_a_commit() {
     assert!(commits < 200, "2000 writes took {commits} commits");
     let history = store.history(leases[0].run, None, 100).await.unwrap();
     assert_eq!(history.records.len(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_write_is_answered_however_they_race() {
+    let temp = Temp::new();
+    let stores = [Arc::new(temp.open()), Arc::new(temp.open())];
+    let tasks = (0..16).map(|number| {
+        let store = Arc::clone(&stores[number % 2]);
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                // One that is polled and one that is dropped unpolled.
+                started(&store).await;
+                drop(store.start(vec![new_run()]));
+            }
+        })
+    });
+    let all = tokio::time::timeout(Duration::from_secs(60), join_all(tasks)).await.unwrap();
+    all.into_iter().for_each(|task| task.unwrap());
+    stores.into_iter().for_each(|store| drop(Arc::into_inner(store).unwrap()));
+    let count: i64 = temp.raw().query_row("select count(*) from runs", [], |r| r.get(0)).unwrap();
+    assert_eq!(count, 16 * 50 * 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

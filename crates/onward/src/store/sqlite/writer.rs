@@ -77,20 +77,17 @@ struct Queue {
 }
 
 impl Queue {
-    fn take_batch(&mut self) -> Vec<Box<dyn Write>> {
-        let count = self.writes.len().min(COMMIT_BATCH_MAX);
-        self.taken += count as u64;
-        self.last_batch = count;
-        self.writes.drain(..count).collect()
+    /// Takes the first writes out.
+    fn take(&mut self, count: usize) -> VecDeque<Box<dyn Write>> {
+        let rest = self.writes.split_off(count.min(self.writes.len()));
+        let taken = std::mem::replace(&mut self.writes, rest);
+        self.taken += taken.len() as u64;
+        taken
     }
 
-    /// The write in this place, if it is the only one here.
-    fn take_lone(&mut self, place: u64) -> Option<Box<dyn Write>> {
-        if self.taken != place || self.writes.len() != 1 {
-            return None;
-        }
-        self.taken += 1;
-        self.writes.pop_front()
+    /// Whether the write in this place is the only one here.
+    fn is_alone(&self, place: u64) -> bool {
+        self.taken == place && self.writes.len() == 1
     }
 }
 
@@ -128,8 +125,8 @@ impl Writer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Submits a write. Its place among the writes is taken here, at the call; it is made whether
-    /// or not the answer is awaited.
+    /// Submits a write. Its place among the writes is taken here, at the call; it is made when the
+    /// answer is first polled or dropped, or sooner.
     pub(super) fn submit<T, F>(&self, mut job: Job<T, F>, size: Size) -> Answer<'static, T>
     where
         T: Send + 'static,
@@ -202,11 +199,14 @@ impl Shared {
             Err(TryLockError::WouldBlock) => None,
         };
         let mut queue = lock(&self.queue);
-        let (Some(conn), Some(write)) = (conn, queue.take_lone(place)) else {
-            return self.wake(&mut queue);
-        };
-        drop(queue);
-        self.commit_lone(&conn, write);
+        match conn {
+            Some(conn) if queue.is_alone(place) => {
+                let batch = queue.take(1);
+                drop(queue);
+                batch.into_iter().for_each(|write| self.commit_lone(&conn, write));
+            }
+            _ => self.wake(&mut queue),
+        }
     }
 
     /// Commits a write that was alone, without waiting for another process that writes: that may
@@ -234,7 +234,7 @@ impl Shared {
 
     /// The thread: commits what is queued, and in between looks at the other processes.
     fn serve(&self) {
-        let mut seen = None;
+        let mut seen = version(&lock(&self.conn));
         let mut looked = Instant::now();
         loop {
             let open = self.sleep(looked);
@@ -270,7 +270,16 @@ impl Shared {
             return;
         }
         let conn = lock(&self.conn);
-        let mut batch = lock(&self.queue).take_batch();
+        let mut batch = {
+            let mut queue = lock(&self.queue);
+            let batch = queue.take(COMMIT_BATCH_MAX);
+            queue.last_batch = batch.len();
+            batch
+        };
+        // A lone write may have been committed in place meanwhile.
+        if batch.is_empty() {
+            return;
+        }
         let mut writes: Vec<&mut dyn Write> =
             batch.iter_mut().map(|write| &mut **write as &mut dyn Write).collect();
         match commit::commit(&conn, self.clock.as_ref(), &mut writes) {
@@ -284,19 +293,20 @@ impl Shared {
         batch.into_iter().for_each(Write::answer);
     }
 
-    /// Wakes every waiter if another process wrote. On this connection the version moves only
-    /// by others' commits.
+    /// Wakes every waiter if another process wrote since the last look.
     fn look_at_others(&self, seen: &mut Option<i64>) {
-        let Ok(conn) = self.conn.try_lock() else {
-            return;
-        };
-        let version = conn.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
-        let Ok(version) = version else { return };
-        if seen.replace(version).is_some_and(|seen| seen != version) {
-            drop(conn);
+        let Ok(conn) = self.conn.try_lock() else { return };
+        let version = version(&conn);
+        drop(conn);
+        if std::mem::replace(seen, version) != version {
             self.hub.notify_all();
         }
     }
+}
+
+/// A number that moves with every commit of another connection, and with none of this one.
+fn version(conn: &Connection) -> Option<i64> {
+    conn.pragma_query_value(None, "data_version", |row| row.get(0)).ok()
 }
 
 /// A write whose answer is awaited.
