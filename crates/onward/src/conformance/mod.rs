@@ -255,6 +255,7 @@ macro_rules! conformance_suite {
                 sweep_wakes_what_is_due
                 sweep_of_due_runs_is_bounded
                 sweep_of_lost_runs_is_bounded
+                lost_worker_cannot_write_what_is_not_yet_taken
                 sweep_of_stuck_runs_is_bounded
                 concurrent_sweeps_take_each_run_once
             }
