@@ -25,6 +25,7 @@
 //! }
 //!
 //! onward::conformance_suite!(Memory);
+//! # fn main() {}
 //! ```
 //!
 //! Each case becomes one test on a fresh store. The crate that invokes the macro needs `tokio`
@@ -243,6 +244,7 @@ macro_rules! conformance_suite {
                 retry_without_a_failed_step_voids_nothing
                 retry_twice
                 retry_of_a_run_that_did_not_fail_is_refused
+                retry_is_forgotten_after_the_next_settle
                 run_that_fails_again_is_retried_again
                 retry_of_an_unknown_run_says_so
             }
@@ -316,6 +318,7 @@ macro_rules! conformance_suite {
                 prune_spares_young_runs
                 prune_keeps_to_the_given_states
                 prune_is_bounded
+                prune_is_bounded_whatever_its_limit
                 dry_run_deletes_nothing
                 prune_twice
                 prune_frees_the_keys_of_pruned_runs_only

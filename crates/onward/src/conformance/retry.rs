@@ -104,6 +104,17 @@ pub async fn retry_of_a_run_that_did_not_fail_is_refused(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
+/// A retry is no longer known as a repeat once the attempt after it has settled.
+pub async fn retry_is_forgotten_after_the_next_settle(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.settled(&worker, failed_at("pay")).await.run;
+    stage.store.retry(run).await.unwrap();
+    let lease = worker.take(run).await;
+    stage.settle(lease, End::Released).await.unwrap();
+    assert_eq!(stage.run(run).await.retried_at, None);
+    assert_conflict(stage.store.retry(run).await, Conflict::NotFailed { run });
+}
+
 /// A run that failed again can be retried again.
 pub async fn run_that_fails_again_is_retried_again(stage: &Stage) {
     let worker = stage.worker().await;
