@@ -1,0 +1,343 @@
+//! The writer: one connection, and the queue of writes that wait for it.
+//!
+//! Owns: which writes share a commit. Every write is queued, and the writer's thread takes
+//! whatever arrived during the commit before as one transaction. A small write that is alone in
+//! the queue and finds the connection free commits in place instead, on its caller's thread,
+//! which spares it two thread hops. Never waits for more to come, and never lets a write overtake
+//! one that was submitted before it: writes are taken from the queue in order, and only by who
+//! holds the connection.
+//!
+//! Nothing is stranded: the thread is told of each queued write, or else the caller's future sees
+//! to it, at its first poll or when it is dropped.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, ready};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::commit::{self, Job, Write};
+use super::fault::Fault;
+use super::tx::Tx;
+use crate::Clock;
+use crate::limits::COMMIT_BATCH_MAX;
+use crate::store::{Answer, Error, Hub, Outage};
+
+/// How often the thread looks whether another process wrote, while anybody waits: often enough
+/// that a hand-over between processes feels immediate, rare enough to cost no processor time.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long the thread sleeps while nobody waits.
+const DOZE: Duration = Duration::from_secs(60);
+
+/// How much work a write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// A few rows: may be written on the caller's thread.
+    Small,
+    /// Anything else: would hold up the caller's runtime.
+    Large,
+}
+
+/// The only connection of this process that writes.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    conn: Mutex<Connection>,
+    queue: Mutex<Queue>,
+    /// Told when a write is queued, when the store closes, and when somebody begins to wait.
+    ready: Condvar,
+    hub: Arc<Hub>,
+    clock: Arc<dyn Clock>,
+    busy_timeout: Duration,
+    commits: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    writes: VecDeque<Box<dyn Write>>,
+    /// Writes taken out so far: the place of the first one that is still here.
+    taken: u64,
+    /// Writes in the last commit of the thread. More than one means that callers come together,
+    /// and that the next should meet in the queue rather than commit in place.
+    last_batch: usize,
+    closed: bool,
+    /// How the thread sleeps, so that it is told only when it must be.
+    sleep: Sleep,
+}
+
+impl Queue {
+    fn take_batch(&mut self) -> Vec<Box<dyn Write>> {
+        let count = self.writes.len().min(COMMIT_BATCH_MAX);
+        self.taken += count as u64;
+        self.last_batch = count;
+        self.writes.drain(..count).collect()
+    }
+
+    /// The write in this place, if it is the only one here.
+    fn take_lone(&mut self, place: u64) -> Option<Box<dyn Write>> {
+        if self.taken != place || self.writes.len() != 1 {
+            return None;
+        }
+        self.taken += 1;
+        self.writes.pop_front()
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Sleep {
+    #[default]
+    Awake,
+    /// Until the next look at the other processes.
+    Brief,
+    /// Because nobody waits.
+    Deep,
+}
+
+impl Writer {
+    /// Takes the connection and starts the thread.
+    pub(super) fn start(
+        conn: Connection,
+        hub: Arc<Hub>,
+        clock: Arc<dyn Clock>,
+        busy_timeout: Duration,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            conn: Mutex::new(conn),
+            queue: Mutex::default(),
+            ready: Condvar::new(),
+            hub,
+            clock,
+            busy_timeout,
+            commits: AtomicU64::new(0),
+        });
+        let serving = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("onward-sqlite".to_owned())
+            .spawn(move || serving.serve())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Submits a write. Its place among the writes is taken here, at the call; it is made whether
+    /// or not the answer is awaited.
+    pub(super) fn submit<T, F>(&self, mut job: Job<T, F>, size: Size) -> Answer<'static, T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let receiver = job.receiver();
+        let place = self.shared.push(Box::new(job), size);
+        Box::pin(Submitted { shared: Arc::clone(&self.shared), receiver, place })
+    }
+
+    /// Says that somebody begins to wait, so that other processes' commits matter.
+    pub(super) fn watch(&self) {
+        let mut queue = lock(&self.shared.queue);
+        if queue.sleep == Sleep::Deep {
+            self.shared.wake(&mut queue);
+        }
+    }
+
+    /// Commits so far.
+    pub(super) fn commits(&self) -> u64 {
+        self.shared.commits.load(Ordering::Relaxed)
+    }
+
+    /// The connection, for settings that tests read and change.
+    pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
+        lock(&self.shared.conn)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.shared.queue);
+        queue.closed = true;
+        self.shared.wake(&mut queue);
+        drop(queue);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Queues a write. The thread is told at once, unless the write may be committed in place by
+    /// its first poll: then its place is returned, and whoever holds that sees to it.
+    fn push(&self, write: Box<dyn Write>, size: Size) -> Option<u64> {
+        let mut queue = lock(&self.queue);
+        let place = queue.taken + queue.writes.len() as u64;
+        let alone = queue.writes.is_empty() && queue.last_batch <= 1;
+        queue.writes.push_back(write);
+        if alone && size == Size::Small {
+            return Some(place);
+        }
+        self.wake(&mut queue);
+        None
+    }
+
+    fn wake(&self, queue: &mut Queue) {
+        if queue.sleep != Sleep::Awake {
+            queue.sleep = Sleep::Awake;
+            self.ready.notify_one();
+        }
+    }
+
+    /// Commits the write in `place` on this thread if it is alone and the connection is free;
+    /// otherwise the thread does.
+    fn commit_in_place(&self, place: u64) {
+        let conn = match self.conn.try_lock() {
+            Ok(conn) => Some(conn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let mut queue = lock(&self.queue);
+        let (Some(conn), Some(write)) = (conn, queue.take_lone(place)) else {
+            return self.wake(&mut queue);
+        };
+        drop(queue);
+        self.commit_lone(&conn, write);
+    }
+
+    /// Commits a write that was alone, without waiting for another process that writes: that may
+    /// take long, so the thread waits instead. Until the connection is let go nothing overtakes.
+    fn commit_lone(&self, conn: &Connection, mut write: Box<dyn Write>) {
+        let _ = conn.busy_timeout(Duration::ZERO);
+        let mut writes = [&mut *write as &mut dyn Write];
+        let committed = commit::commit(conn, self.clock.as_ref(), &mut writes);
+        let _ = conn.busy_timeout(self.busy_timeout);
+        match committed {
+            Ok(changes) => {
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                changes.tell(&self.hub);
+            }
+            Err(fault) if fault.is_locked() => {
+                let mut queue = lock(&self.queue);
+                queue.taken -= 1;
+                queue.writes.push_front(write);
+                return self.wake(&mut queue);
+            }
+            Err(fault) => commit::refuse_all(&mut writes, &fault),
+        }
+        write.answer();
+    }
+
+    /// The thread: commits what is queued, and in between looks at the other processes.
+    fn serve(&self) {
+        let mut seen = None;
+        let mut looked = Instant::now();
+        loop {
+            let open = self.sleep(looked);
+            // A panic ends its own batch, whose callers find their answers dropped.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.commit_queued()));
+            if looked.elapsed() >= LOOK_EVERY && self.hub.is_watched() {
+                self.look_at_others(&mut seen);
+                looked = Instant::now();
+            }
+            if !open && lock(&self.queue).writes.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do; `false` once the store closes.
+    fn sleep(&self, looked: Instant) -> bool {
+        let mut queue = lock(&self.queue);
+        if queue.writes.is_empty() && !queue.closed {
+            let watched = self.hub.is_watched();
+            queue.sleep = if watched { Sleep::Brief } else { Sleep::Deep };
+            let pause = if watched { LOOK_EVERY.saturating_sub(looked.elapsed()) } else { DOZE };
+            let waited = self.ready.wait_timeout(queue, pause);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            queue.sleep = Sleep::Awake;
+        }
+        !queue.closed
+    }
+
+    /// Commits whatever is queued by the time the connection is free.
+    fn commit_queued(&self) {
+        if lock(&self.queue).writes.is_empty() {
+            return;
+        }
+        let conn = lock(&self.conn);
+        let mut batch = lock(&self.queue).take_batch();
+        let mut writes: Vec<&mut dyn Write> =
+            batch.iter_mut().map(|write| &mut **write as &mut dyn Write).collect();
+        match commit::commit(&conn, self.clock.as_ref(), &mut writes) {
+            Ok(changes) => {
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                drop(conn);
+                changes.tell(&self.hub);
+            }
+            Err(fault) => commit::refuse_all(&mut writes, &fault),
+        }
+        batch.into_iter().for_each(Write::answer);
+    }
+
+    /// Wakes every waiter if another process wrote. On this connection the version moves only
+    /// by others' commits.
+    fn look_at_others(&self, seen: &mut Option<i64>) {
+        let Ok(conn) = self.conn.try_lock() else {
+            return;
+        };
+        let version = conn.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
+        let Ok(version) = version else { return };
+        if seen.replace(version).is_some_and(|seen| seen != version) {
+            drop(conn);
+            self.hub.notify_all();
+        }
+    }
+}
+
+/// A write whose answer is awaited.
+struct Submitted<T> {
+    shared: Arc<Shared>,
+    receiver: oneshot::Receiver<Result<T, Error>>,
+    /// Its place, until somebody has seen to its commit.
+    place: Option<u64>,
+}
+
+impl<T> Future for Submitted<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(place) = self.place.take() {
+            self.shared.commit_in_place(place);
+        }
+        let answer = ready!(Pin::new(&mut self.receiver).poll(cx));
+        Poll::Ready(answer.unwrap_or_else(|_| Err(no_answer())))
+    }
+}
+
+impl<T> Drop for Submitted<T> {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            self.shared.wake(&mut lock(&self.shared.queue));
+        }
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("commits", &self.commits()).finish()
+    }
+}
+
+/// The error of a write whose thread is gone: whether it was written is unknown.
+fn no_answer() -> Error {
+    Error::Unavailable(Outage::NoAnswer, "the writer ended before it answered".into())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
