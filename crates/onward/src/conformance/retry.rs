@@ -1,7 +1,7 @@
 //! Retrying a failed or stuck run.
 
 use super::stage::*;
-use crate::store::{Conflict, End, Error, Settle};
+use crate::store::{Conflict, End, Error, NewRun, Settle};
 use crate::{Entry, Failure, RunState};
 
 /// A retry queues a failed run and voids, visibly, what ended it.
@@ -47,6 +47,15 @@ pub async fn retry_without_a_failed_step_voids_nothing(stage: &Stage) {
     stage.settle(lease, end).await.unwrap();
     stage.store.retry(lease.run).await.unwrap();
     assert_eq!(steps(&worker.take_whole(lease.run).await.history), [(1, "ocr")]);
+}
+
+/// A retried run has no deadline: the one it had may be what it failed by.
+pub async fn retried_run_has_no_deadline(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(NewRun { timeout_ms: Some(100), ..new_run() }).await;
+    let lease = worker.take(run).await;
+    stage.settle(lease, failed_at("pay")).await.unwrap();
+    assert_eq!(stage.store.retry(run).await.unwrap().deadline_at, None);
 }
 
 /// A retry that is repeated, before or after the next claim, changes nothing.
