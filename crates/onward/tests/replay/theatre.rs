@@ -181,13 +181,14 @@ fn history(inner: &Arc<dyn Store>, run: Option<&onward::RunId>) -> Vec<Record> {
     block_on(async { onward.run(*run).history().await.unwrap_or_default() })
 }
 
-/// The notes whose results are in the store: a process that dies has seen at most one more.
+/// The notes up to the first whose result is not in the store: a process that dies has seen at
+/// most one such result, and nothing that it did after that counts.
 fn recorded(notes: Vec<String>, history: &[Record]) -> Vec<String> {
     let is_final = |record: &&Record| matches!(record.entry, Entry::Done(_) | Entry::Fired);
     let known: Vec<_> = history.iter().filter(is_final).map(|record| &record.step).collect();
     let unknown = notes.iter().filter(|note| !known.contains(note)).count();
     assert!(unknown <= 1, "results were delivered that are not recorded: {notes:?}");
-    notes.into_iter().filter(|note| known.contains(&note)).collect()
+    notes.into_iter().take_while(|note| known.contains(&note)).collect()
 }
 
 fn check_end(inner: &Arc<dyn Store>, run: Option<&onward::RunId>) {
