@@ -4,6 +4,7 @@
 //! a parsed tree: a payload is parsed where a typed value is wanted.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ use crate::{Code, Error};
 /// # Ok::<(), onward::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Json(Box<str>);
+pub struct Json(Arc<str>);
 
 impl Json {
     /// The JSON text of a value.
@@ -53,11 +54,11 @@ impl Json {
         if text.len() > PAYLOAD_BYTES_MAX {
             return Err(Error::payload_too_large(text.len()));
         }
-        Ok(Self(text.into_boxed_str()))
+        Ok(Self(text.into()))
     }
 
     /// Takes a text that a store kept; a reader of it finds out whether it is still JSON.
-    pub fn stored(text: impl Into<Box<str>>) -> Self {
+    pub fn stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 

@@ -1,5 +1,42 @@
 //! Retry-safe, durable workflows: every step you finish stays finished.
-#![cfg_attr(docsrs, feature(doc_cfg))]
+//!
+//! You write an ordinary async function. The result of each step is recorded before the next
+//! begins, so after a crash, a deploy, a dropped connection or a retry the run goes on where it
+//! stopped. Keys keep the same request from happening twice.
+//!
+//! ```
+//! use onward::{Ctx, Failure, Onward, Workflow};
+//!
+//! const SHOUT: Workflow<String, String> = Workflow::named("shout");
+//!
+//! async fn shout(ctx: Ctx, text: String) -> Result<String, Failure> {
+//!     let loud = ctx.step("upper", async |_| Ok::<_, Failure>(text.to_uppercase())).await?;
+//!     ctx.step("mark", async |_| Ok::<_, Failure>(format!("{loud}!"))).await
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let url = format!("sqlite:{}", dir.path().join("onward.db").display());
+//! let onward = Onward::open(&url).await?; // "sqlite:onward.db"
+//! let worker = onward.worker().serve(SHOUT, shout).start().await?;
+//! let run = onward.start(SHOUT, &"hello".to_owned()).key("greeting-1").await?;
+//! assert_eq!(run.result().await?, "HELLO!");
+//! worker.shutdown().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! One run, followed once: [`Onward::start`] → [`store`] → [`Worker`] claims → the driver polls
+//! the workflow function → [`Ctx::step`] → the store records → the driver settles →
+//! [`RunHandle::result`]. The modules are declared in that order.
+
+mod client;
+mod ctx;
+mod driver;
+mod upkeep;
+mod why;
+mod worker;
+
+pub mod store;
 
 mod clock;
 #[cfg(feature = "conformance")]
@@ -13,9 +50,11 @@ mod key;
 pub mod limits;
 mod model;
 mod retry;
-pub mod store;
+mod workflow;
 
+pub use client::{Onward, Progress, Refusal, RunHandle, Start, StartMany, StartedMany};
 pub use clock::{Clock, SystemClock, TestClock, Timestamp};
+pub use ctx::{Ctx, Sleep, Step, StepFuture};
 pub use error::{Code, Error};
 pub use failure::{Failure, FailureData};
 pub use id::{RunId, Uuid, WorkerId};
@@ -23,3 +62,7 @@ pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{Entry, OnConflict, Record, RecordKind, Run, RunState, Waits};
 pub use retry::Retry;
+pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, WorkerInfo};
+pub use why::{Why, why};
+pub use worker::{Worker, WorkerBuilder};
+pub use workflow::Workflow;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use onward::store::sqlite::{SqliteOptions, SqliteStore};
 use onward::store::*;
+use onward::store::{SqliteOptions, SqliteStore};
 use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
 use rusqlite::Connection;
 

@@ -48,15 +48,7 @@ impl Record {
 
     /// Bytes of payload, as the history limit counts them.
     pub(crate) fn bytes(&self) -> usize {
-        self.step.len()
-            + match &self.entry {
-                Entry::Done(json) => json.as_str().len(),
-                Entry::Failed(failure) | Entry::TryFailed { failure, .. } => {
-                    failure.message.len()
-                        + failure.details.as_ref().map_or(0, |details| details.as_str().len())
-                }
-                Entry::Began | Entry::Fired => 0,
-            }
+        self.step.len() + self.entry.bytes()
     }
 }
 
@@ -131,6 +123,18 @@ impl Entry {
             Entry::TryFailed { .. } => RecordKind::TryFailed,
             Entry::Began => RecordKind::Began,
             Entry::Fired => RecordKind::Fired,
+        }
+    }
+
+    /// Bytes of payload, as the history limit counts them.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Entry::Done(json) => json.as_str().len(),
+            Entry::Failed(failure) | Entry::TryFailed { failure, .. } => {
+                let details = failure.details.as_ref().map_or(0, |json| json.as_str().len());
+                failure.message.len() + details
+            }
+            Entry::Began | Entry::Fired => 0,
         }
     }
 

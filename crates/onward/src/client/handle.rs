@@ -1,0 +1,151 @@
+//! A handle on one run.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::Inner;
+use crate::limits::PAGE_ROWS_MAX;
+use crate::store::{Duplicates, Topic, Which};
+use crate::why::{Why, why};
+use crate::{Code, Error, Json, Record, Run, RunId, RunState};
+
+/// A run, to wait for, look at and steer.
+pub struct RunHandle<O> {
+    client: Arc<Inner>,
+    id: RunId,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> RunHandle<O> {
+    pub(super) fn new(client: Arc<Inner>, id: RunId) -> Self {
+        Self { client, id, output: PhantomData }
+    }
+
+    /// The run's id.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// The same run, with the type that its output is read as.
+    pub fn of_type<P>(self) -> RunHandle<P> {
+        RunHandle::new(self.client, self.id)
+    }
+
+    /// The run as it stands.
+    ///
+    /// # Errors
+    /// `run_not_found`, or that the store does not answer.
+    pub async fn status(&self) -> Result<Run, Error> {
+        self.look(self.id).await
+    }
+
+    /// Every record of the run, in order, those that a retry voided included.
+    ///
+    /// # Errors
+    /// `run_not_found`, or that the store does not answer.
+    pub async fn history(&self) -> Result<Vec<Record>, Error> {
+        let mut history = Vec::new();
+        loop {
+            let after = history.last().map(|record: &Record| record.seq);
+            let page = self.client.store.history(self.id, after, PAGE_ROWS_MAX);
+            let page = page.await.map_err(|error| Error::from(error).of_run(self.id))?;
+            history.extend(page.records);
+            if !page.more {
+                return Ok(history);
+            }
+        }
+    }
+
+    /// The starts with this run's key that were suppressed.
+    ///
+    /// # Errors
+    /// `run_not_found`, or that the store does not answer.
+    pub async fn duplicates(&self) -> Result<Duplicates, Error> {
+        let duplicates = self.client.store.duplicates(self.id).await;
+        duplicates.map_err(|error| Error::from(error).of_run(self.id))
+    }
+
+    /// Asks the run to end. A body that executes is told within a second and has a few more to
+    /// finish.
+    ///
+    /// # Errors
+    /// `run_finished` when it ended otherwise, `run_not_found`, or that the store does not answer.
+    pub async fn cancel(&self) -> Result<(), Error> {
+        let cancelled = self.client.store.cancel(self.id).await;
+        cancelled.map(drop).map_err(|error| Error::from(error).of_run(self.id))
+    }
+
+    /// Lets a failed or stuck run go on from the step that failed, which gets all its tries
+    /// again. Whatever succeeded stays as it is.
+    ///
+    /// # Errors
+    /// `run_not_failed`, `run_not_found`, or that the store does not answer.
+    pub async fn retry(&self) -> Result<(), Error> {
+        let retried = self.client.store.retry(self.id).await;
+        retried.map(drop).map_err(|error| Error::from(error).of_run(self.id))
+    }
+
+    /// Why the run is not running, or that it is.
+    ///
+    /// # Errors
+    /// `run_not_found`, or that the store does not answer.
+    pub async fn why(&self) -> Result<Why, Error> {
+        let run = self.status().await?;
+        let stats = self.client.store.stats().await?;
+        Ok(why(&run, &stats.workers, self.client.store.clock().now()))
+    }
+
+    /// Waits until the run has ended and gives it as it stands then. A run that goes on as
+    /// another is followed.
+    ///
+    /// # Errors
+    /// `run_not_found`, or that the store does not answer.
+    pub async fn ended(&self) -> Result<Run, Error> {
+        let mut id = self.id;
+        loop {
+            let changed = self.client.store.wait(Topic::Run(id));
+            let run = self.look(id).await?;
+            match run.continued_as {
+                Some(next) => id = next,
+                None if run.state.is_final() => return Ok(run),
+                None => changed.await,
+            }
+        }
+    }
+
+    async fn look(&self, id: RunId) -> Result<Run, Error> {
+        let run = self.client.store.get(Which::Id(id)).await?;
+        run.ok_or_else(|| Error::new(Code::RunNotFound).of_run(id))
+    }
+}
+
+impl<O: DeserializeOwned> RunHandle<O> {
+    /// Waits for the run's output.
+    ///
+    /// # Errors
+    /// `run_failed` with the failure, `run_cancelled`, `type_mismatch`, `run_not_found`, or that
+    /// the store does not answer.
+    pub async fn result(&self) -> Result<O, Error> {
+        let run = self.ended().await?;
+        match (run.state, run.failure) {
+            (RunState::Failed, Some(failure)) => Err(Error::run_failed(run.id, failure)),
+            (RunState::Cancelled, _) => Err(Error::new(Code::RunCancelled).of_run(run.id)),
+            _ => run.output.unwrap_or_else(|| Json::stored("null")).read(),
+        }
+    }
+}
+
+impl<O> Clone for RunHandle<O> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.client), self.id)
+    }
+}
+
+impl<O> fmt::Debug for RunHandle<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RunHandle").field(&self.id).finish()
+    }
+}

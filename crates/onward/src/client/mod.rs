@@ -1,0 +1,234 @@
+//! The client: starting runs and looking at them.
+//!
+//! Owns: [`Onward`], the way in. Never executes a run; it hands a fresh one to a worker of this
+//! process that has a free place, so that start and claim share a commit.
+
+mod handle;
+mod open;
+mod start;
+mod start_many;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub use handle::RunHandle;
+pub use start::Start;
+pub use start_many::{Progress, Refusal, StartMany, StartedMany};
+
+use crate::error::check_name;
+use crate::limits::PRUNE_BATCH_MAX;
+use crate::store::{Prune, Query, RunPage, Stats, Store, Which};
+use crate::worker::{Shared, WorkerBuilder};
+use crate::{Code, Error, Key, RunId, Workflow};
+
+/// A store of runs, opened: start runs, look at them, and serve them with workers.
+///
+/// Cloning it is cheap, and all clones are one.
+///
+/// ```
+/// use onward::{Ctx, Failure, Onward, Workflow};
+///
+/// const DOUBLE: Workflow<u32, u32> = Workflow::named("double");
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+/// let onward = Onward::open("memory:").await?;
+/// let worker = onward
+///     .worker()
+///     .serve(DOUBLE, async |ctx: Ctx, n: u32| {
+///         ctx.step("double", async |_| Ok::<_, Failure>(n * 2)).await
+///     })
+///     .start()
+///     .await?;
+///
+/// let run = onward.start(DOUBLE, &21).key("the-answer").await?;
+/// assert_eq!(run.result().await?, 42);
+///
+/// // The same key again is the same run.
+/// let again = onward.start(DOUBLE, &21).key("the-answer").await?;
+/// assert_eq!(again.id(), run.id());
+/// # worker.shutdown().await }
+/// ```
+#[derive(Clone)]
+pub struct Onward {
+    inner: Arc<Inner>,
+}
+
+/// What the clones of a client share.
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    /// How starts from here are named in the audit of duplicates.
+    caller: String,
+    /// The workers of this process.
+    workers: Mutex<Vec<Weak<Shared>>>,
+}
+
+impl Inner {
+    pub(crate) fn add_worker(&self, worker: &Arc<Shared>) {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|known| known.strong_count() > 0);
+        workers.push(Arc::downgrade(worker));
+    }
+
+    fn workers(&self) -> Vec<Arc<Shared>> {
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Onward {
+    /// Opens a store by its URL: `sqlite:PATH` or `memory:`.
+    ///
+    /// # Errors
+    /// `unknown_store_url`, or why the store cannot be opened.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        Ok(Self::with_store(open::open(url).await?))
+    }
+
+    /// A client on a store that the caller made.
+    pub fn with_store(store: Arc<dyn Store>) -> Self {
+        let caller = crate::worker::place();
+        Self { inner: Arc::new(Inner { store, caller, workers: Mutex::default() }) }
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// A worker to set up.
+    pub fn worker(&self) -> WorkerBuilder {
+        WorkerBuilder::new(Arc::clone(&self.inner))
+    }
+
+    /// Starts a run. Set its options, then await it: when that returns, the run is on disk.
+    pub fn start<I: serde::Serialize, O>(&self, workflow: Workflow<I, O>, input: &I) -> Start<O> {
+        Start::new(Arc::clone(&self.inner), workflow.name(), input)
+    }
+
+    /// Starts a run for each item, in bounded batches and bounded memory. With a key for each it
+    /// can be interrupted and done again without a duplicate.
+    ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// const INDEX: Workflow<u64, ()> = Workflow::named("index");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let done = onward
+    ///     .start_many(INDEX, 0..10_000)
+    ///     .key(|id| format!("item-{id}"))
+    ///     .on_progress(|progress| eprintln!("{} items", progress.items))
+    ///     .await?;
+    /// assert_eq!(done.started, 10_000);
+    /// # Ok(()) }
+    /// ```
+    pub fn start_many<I, O, T>(&self, workflow: Workflow<I, O>, items: T) -> StartMany<I>
+    where
+        I: serde::Serialize + Send + 'static,
+        T: IntoIterator<Item = I>,
+        T::IntoIter: Send + 'static,
+    {
+        StartMany::of_iter(Arc::clone(&self.inner), workflow.name(), items.into_iter())
+    }
+
+    /// As [`start_many`](Onward::start_many), over a stream.
+    pub fn start_stream<I, O, S>(&self, workflow: Workflow<I, O>, items: S) -> StartMany<I>
+    where
+        I: serde::Serialize + Send + 'static,
+        S: futures_core::Stream<Item = I> + Send + 'static,
+    {
+        StartMany::of_stream(Arc::clone(&self.inner), workflow.name(), items)
+    }
+
+    /// A handle on a run, by its id. It is not looked up yet.
+    pub fn run(&self, id: RunId) -> RunHandle<serde_json::Value> {
+        RunHandle::new(Arc::clone(&self.inner), id)
+    }
+
+    /// A handle on the run of this workflow that has this key.
+    ///
+    /// # Errors
+    /// `key_not_found` when no run has it, or none has it any more.
+    pub async fn by_key<I, O>(
+        &self,
+        workflow: Workflow<I, O>,
+        key: impl Into<Key>,
+    ) -> Result<RunHandle<O>, Error> {
+        let key = key.into();
+        let workflow = workflow.name().to_owned();
+        let which = Which::Key { workflow: workflow.clone(), key: key.to_string() };
+        match self.inner.store.get(which).await? {
+            Some(run) => Ok(RunHandle::new(Arc::clone(&self.inner), run.id)),
+            None => {
+                Err(Error::new(Code::KeyNotFound)
+                    .about(format!("{key:?} of workflow {workflow:?}")))
+            }
+        }
+    }
+
+    /// A page of runs, newest first. Ask for the next page with `before` set to its last run.
+    ///
+    /// ```
+    /// # use onward::{Filter, Onward, Query, RunState};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let filter = Filter { states: vec![RunState::Failed], ..Filter::default() };
+    /// let mut query = Query { filter, limit: 50, ..Query::default() };
+    /// loop {
+    ///     let page = onward.list(query.clone()).await?;
+    ///     for run in &page.runs {
+    ///         println!("{} {}", run.id, run.workflow);
+    ///     }
+    ///     query.before = page.runs.last().map(|run| run.id);
+    ///     if !page.more {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn list(&self, query: Query) -> Result<RunPage, Error> {
+        let limit = match query.limit {
+            0 => crate::limits::PAGE_ROWS_DEFAULT,
+            limit => limit,
+        };
+        Ok(self.inner.store.list(Query { limit, ..query }).await?)
+    }
+
+    /// Counts of runs by state and queue, and the workers.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        Ok(self.inner.store.stats().await?)
+    }
+
+    /// Deletes runs that ended long ago, in bounded batches; returns how many.
+    ///
+    /// # Errors
+    /// When the store does not answer. What was deleted by then stays deleted.
+    pub async fn prune(&self, prune: Prune) -> Result<u64, Error> {
+        let mut runs = 0;
+        loop {
+            let batch = Prune { limit: PRUNE_BATCH_MAX, ..prune.clone() };
+            let pruned = self.inner.store.prune(batch).await?;
+            runs += pruned.runs;
+            if !pruned.more {
+                return Ok(runs);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Onward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Onward").field("store", &self.inner.store).finish()
+    }
+}
+
+/// Checks the names of a start.
+fn check_names(workflow: &str, queue: &str) -> Result<(), Error> {
+    check_name("workflow", workflow)?;
+    check_name("queue", queue)
+}

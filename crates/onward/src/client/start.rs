@@ -1,0 +1,342 @@
+//! Starting one run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Inner, RunHandle, check_names};
+use crate::clock::millis;
+use crate::error::{check_name, check_text};
+use crate::limits::{TAG_VALUE_BYTES_MAX, TAGS_MAX};
+use crate::store::{
+    self, Claimed, End, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
+};
+use crate::worker::{Reserved, Shared};
+use crate::{Code, Error, Fingerprint, Json, Key, OnConflict, Run, RunId, RunState, Timestamp};
+
+/// A run that is being set up; made by [`Onward::start`](crate::Onward::start), started by `await`.
+///
+/// ```
+/// # use onward::{OnConflict, Onward, Workflow};
+/// # use std::time::Duration;
+/// const MAIL: Workflow<String, ()> = Workflow::named("welcome-mail");
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+/// # let onward = Onward::open("memory:").await?;
+/// let run = onward
+///     .start(MAIL, &"ada@example.com".to_owned())
+///     .key("welcome-ada")
+///     .key_ttl(Duration::from_secs(24 * 60 * 60))
+///     .on_conflict(OnConflict::RetryFailed)
+///     .delay(Duration::from_secs(600))
+///     .timeout(Duration::from_secs(3600))
+///     .queue("mail")
+///     .priority(5)
+///     .tag("tenant", "analytical-engines")
+///     .await?;
+/// # let _ = run; Ok(()) }
+/// ```
+#[must_use = "a run is started when it is awaited"]
+pub struct Start<O> {
+    client: Arc<Inner>,
+    options: StartOptions,
+    workflow: String,
+    input: Result<Json, Error>,
+    key: Option<Key>,
+    fingerprint: Option<Fingerprint>,
+    output: std::marker::PhantomData<fn() -> O>,
+}
+
+/// How often, and how far apart, a run of unknown outcome is given back: longer than any write
+/// can be under way.
+const RELEASE_TRIES: u32 = 30;
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What one start and many starts have in common.
+#[derive(Clone)]
+pub(super) struct StartOptions {
+    pub(super) queue: String,
+    pub(super) priority: i32,
+    pub(super) key_ttl: Option<Duration>,
+    pub(super) on_conflict: OnConflict,
+    pub(super) start_at: StartAt,
+    pub(super) timeout: Option<Duration>,
+    pub(super) tags: BTreeMap<String, String>,
+}
+
+impl Default for StartOptions {
+    fn default() -> Self {
+        Self {
+            queue: "default".to_owned(),
+            priority: 0,
+            key_ttl: None,
+            on_conflict: OnConflict::default(),
+            start_at: StartAt::Now,
+            timeout: None,
+            tags: BTreeMap::new(),
+        }
+    }
+}
+
+/// The options that [`Start`] and [`StartMany`](crate::StartMany) share.
+macro_rules! start_options {
+    () => {
+        /// How long the key is kept; as long as the run unless set.
+        pub fn key_ttl(mut self, ttl: Duration) -> Self {
+            self.options.key_ttl = Some(ttl);
+            self
+        }
+
+        /// What happens when the key is in use; the existing run is returned unless set.
+        pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+            self.options.on_conflict = on_conflict;
+            self
+        }
+
+        /// Does not begin before this time has passed.
+        pub fn delay(mut self, delay: Duration) -> Self {
+            self.options.start_at = StartAt::After(millis(delay));
+            self
+        }
+
+        /// Does not begin before this time.
+        pub fn at(mut self, time: impl Into<Timestamp>) -> Self {
+            self.options.start_at = StartAt::At(time.into());
+            self
+        }
+
+        /// Fails with `deadline_exceeded` if it has not ended this long after its start.
+        pub fn timeout(mut self, timeout: Duration) -> Self {
+            self.options.timeout = Some(timeout);
+            self
+        }
+
+        /// The queue it is routed by; `default` unless set.
+        pub fn queue(mut self, queue: impl Into<String>) -> Self {
+            self.options.queue = queue.into();
+            self
+        }
+
+        /// Higher is claimed first; 0 unless set.
+        pub fn priority(mut self, priority: i32) -> Self {
+            self.options.priority = priority;
+            self
+        }
+
+        /// Adds a label to find it by.
+        pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+            self.options.tags.insert(name.into(), value.into());
+            self
+        }
+    };
+}
+pub(super) use start_options;
+
+impl<O> Start<O> {
+    pub(super) fn new<I: Serialize>(client: Arc<Inner>, workflow: &str, input: &I) -> Self {
+        Self {
+            client,
+            options: StartOptions::default(),
+            workflow: workflow.to_owned(),
+            input: Json::of(input),
+            key: None,
+            fingerprint: None,
+            output: std::marker::PhantomData,
+        }
+    }
+
+    /// The caller's name for this request: starting it again gives the same run.
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// What decides whether two inputs with one key are the same; the whole input unless set.
+    pub fn fingerprint<T: Serialize + ?Sized>(mut self, of: &T) -> Self {
+        match Json::of(of) {
+            Ok(json) => self.fingerprint = Some(json.fingerprint()),
+            Err(error) => self.input = Err(error),
+        }
+        self
+    }
+
+    start_options!();
+
+    fn new_run(self) -> Result<NewRun, Error> {
+        let input = self.input?;
+        let key = match self.key {
+            Some(key) => Some((key, self.fingerprint.unwrap_or_else(|| input.fingerprint()))),
+            None => None,
+        };
+        self.options.new_run(&self.client, self.workflow, input, key)
+    }
+
+    async fn start(self) -> Result<RunHandle<O>, Error> {
+        let client = Arc::clone(&self.client);
+        let new = self.new_run()?;
+        let started = match reserve(&client, &new) {
+            Some((worker, reserved)) => {
+                // In a task of its own: a caller that gives up must not leave a run behind that
+                // is claimed and that nobody executes.
+                let client = Arc::clone(&client);
+                let starting = tokio::spawn(start_claimed(client, worker, reserved, new));
+                match starting.await {
+                    Ok(started) => started,
+                    Err(source) => Err(Error::new(Code::StoreUnavailable).because(source)),
+                }
+            }
+            None => start_one(&client, new).await,
+        };
+        Ok(RunHandle::new(client, started?.run))
+    }
+}
+
+fn reserve(client: &Inner, new: &NewRun) -> Option<(Arc<Shared>, Reserved)> {
+    if new.start_at != StartAt::Now {
+        return None;
+    }
+    let mut workers = client.workers().into_iter();
+    workers.find_map(|worker| {
+        let reserved = worker.reserve(&new.workflow, &new.queue)?;
+        Some((worker, reserved))
+    })
+}
+
+async fn start_one(client: &Inner, new: NewRun) -> Result<Started, Error> {
+    let key = new.key.as_ref().map(|key| key.key.clone());
+    let mut answers = client.store.start(vec![new]).await?;
+    match answers.pop() {
+        Some(answer) => answer.map_err(|error| refused(error, key.as_deref())),
+        None => Err(Error::new(Code::StoreUnavailable)),
+    }
+}
+
+/// Starts a run and hands it to the worker that keeps a place for it.
+async fn start_claimed(
+    client: Arc<Inner>,
+    worker: Arc<Shared>,
+    reserved: Reserved,
+    mut new: NewRun,
+) -> Result<Started, Error> {
+    let claimant = reserved.claimant();
+    let lease = Lease { run: new.id, worker: claimant.worker, attempt: 1 };
+    let mut run = Run {
+        state: RunState::Running,
+        attempt: 1,
+        worker: Some(claimant.worker),
+        build: Some(claimant.build.clone()),
+        ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), Timestamp::from_millis(0))
+    };
+    new.claimant = Some(claimant);
+    let timeout_ms = new.timeout_ms;
+    let started = match start_one(&client, new).await {
+        Ok(started) => started,
+        Err(error) => {
+            if error.code() == Code::StoreUnavailable {
+                release_unknown(&client, lease);
+            }
+            return Err(error);
+        }
+    };
+    if started.how == StartedHow::Claimed {
+        run.created_at = started.at;
+        run.started_at = Some(started.at);
+        run.deadline_at =
+            timeout_ms.map(|ms| Timestamp::from_millis(started.at.as_millis().saturating_add(ms)));
+        let claimed =
+            Claimed { lease, run, history: Vec::new(), last_seq: 0, builds: BTreeMap::new() };
+        worker.execute(reserved, claimed);
+    }
+    Ok(started)
+}
+
+/// Gives back a run that may have been started and claimed, by a write whose answer was lost: the
+/// caller is told that the outcome is unknown, so nobody would execute it. In the background,
+/// since the caller does not wait; more than once, since the lost write may still be under way.
+fn release_unknown(client: &Arc<Inner>, lease: Lease) {
+    let client = Arc::clone(client);
+    tokio::spawn(async move {
+        for _ in 0..RELEASE_TRIES {
+            let settle = Settle { records: Vec::new(), end: End::Released };
+            match client.store.settle(lease, settle).await {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(run = %lease.run, %error, "not released yet"),
+            }
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
+    });
+}
+
+/// The error of a refused start, which names the key as well as the run that has it.
+pub(super) fn refused(error: store::Error, key: Option<&str>) -> Error {
+    let error = Error::from(error);
+    match (error.code(), key) {
+        (Code::KeyConflict | Code::KeyTaken, Some(key)) => error.about(format!("key {key:?}")),
+        _ => error,
+    }
+}
+
+impl StartOptions {
+    pub(super) fn new_run(
+        &self,
+        client: &Inner,
+        workflow: String,
+        input: Json,
+        key: Option<(Key, Fingerprint)>,
+    ) -> Result<NewRun, Error> {
+        check_names(&workflow, &self.queue)?;
+        self.check_tags()?;
+        if let Some((key, _)) = &key {
+            key.check()?;
+        }
+        let key = key.map(|(key, fingerprint)| NewKey {
+            key: key.to_string(),
+            fingerprint,
+            ttl_ms: self.key_ttl.map(millis),
+            on_conflict: self.on_conflict,
+        });
+        Ok(NewRun {
+            id: RunId::new(),
+            workflow,
+            queue: self.queue.clone(),
+            priority: self.priority,
+            input,
+            key,
+            start_at: self.start_at,
+            timeout_ms: self.timeout.map(millis),
+            tags: self.tags.clone(),
+            caller: client.caller.clone(),
+            claimant: None,
+        })
+    }
+
+    fn check_tags(&self) -> Result<(), Error> {
+        if self.tags.len() > TAGS_MAX {
+            let about = format!("{} tags, the limit is {TAGS_MAX}", self.tags.len());
+            return Err(Error::new(Code::InvalidOption).about(about));
+        }
+        self.tags.iter().try_for_each(|(name, value)| {
+            check_name("tag", name)?;
+            check_text("tag value", value, TAG_VALUE_BYTES_MAX)
+        })
+    }
+}
+
+impl<O: 'static> IntoFuture for Start<O> {
+    type Output = Result<RunHandle<O>, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.start())
+    }
+}
+
+impl<O> fmt::Debug for Start<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Start").field("workflow", &self.workflow).field("key", &self.key).finish()
+    }
+}

@@ -1,0 +1,188 @@
+//! What a workflow function is given: steps, sleeps, and values that replay alike.
+//!
+//! Owns: [`Ctx`] and the futures it makes. Never talks to the store: it reports to the run's
+//! board, and the driver records and delivers.
+
+mod sleep;
+mod step;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use sleep::Sleep;
+pub use step::{Step, StepFuture};
+
+use crate::driver::board::Board;
+use crate::driver::wake::Here;
+use crate::limits::DURATION_MAX;
+use crate::{Code, Failure, Json, RunId, Timestamp, Uuid};
+
+/// A run, as its workflow function sees it.
+///
+/// Everything that a workflow function awaits should come from here; then plain `join!`,
+/// `select!`, `join_all` and `FuturesUnordered` choose the same way again after a crash.
+#[derive(Clone)]
+pub struct Ctx {
+    board: Arc<Board>,
+}
+
+/// The code of the failure that stands for "go on with another input".
+pub(crate) const CONTINUE: &str = "$continue";
+
+impl Ctx {
+    pub(crate) fn new(board: Arc<Board>) -> Self {
+        Self { board }
+    }
+
+    /// A step: a piece of work whose result is recorded once and then never computed again.
+    ///
+    /// The body gets a [`Step`], may borrow the workflow's locals, and may fail with any error.
+    /// Nothing happens until the future is polled, and dropping the future drops the body.
+    ///
+    /// ```
+    /// use onward::{Ctx, Failure, Retry};
+    /// use std::time::Duration;
+    ///
+    /// # async fn ocr(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn save(_: &str, _: &str) -> Result<u64, std::io::Error> { Ok(1) }
+    /// async fn index(ctx: Ctx, file: String) -> Result<u64, Failure> {
+    ///     let text = ctx.step("ocr", |_| ocr(&file))
+    ///         .retry(Retry::exponential(Duration::from_millis(200)).tries(8))
+    ///         .timeout(Duration::from_secs(30))
+    ///         .await?;
+    ///     // The step's id is the same over all tries: hand it on as the idempotency key.
+    ///     ctx.step("save", async |step| save(step.id(), &text).await).await
+    /// }
+    /// ```
+    ///
+    /// A body with several `?` says at its end what it fails with, and one that owns its captures
+    /// clones them for each try:
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn fetch(_: &str) -> Result<String, std::io::Error> { Ok("7".into()) }
+    /// async fn price(ctx: Ctx, url: String) -> Result<u32, Failure> {
+    ///     let parsed = ctx.step("fetch and parse", async |_| {
+    ///         let text = fetch(&url).await?;
+    ///         let price: u32 = text.parse()?;
+    ///         Ok::<_, Failure>(price)
+    ///     });
+    ///     let price = parsed.await?;
+    ///     let owned = ctx.step("fetch again", move |_| {
+    ///         let url = url.clone();
+    ///         async move { fetch(&url).await }
+    ///     });
+    ///     owned.await?;
+    ///     Ok(price)
+    /// }
+    /// ```
+    pub fn step<'a, T, E, F, Fut>(
+        &self,
+        name: impl Into<Cow<'a, str>>,
+        body: F,
+    ) -> StepFuture<'a, T>
+    where
+        T: Serialize + DeserializeOwned + Send + 'a,
+        E: Into<Failure>,
+        F: Fn(Step) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, E>> + Send + 'a,
+    {
+        StepFuture::new(Arc::clone(&self.board), name.into(), body)
+    }
+
+    /// Sleeps, durably: the run goes on at that time, whatever happened to the process.
+    ///
+    /// The time counts from [`now`](Ctx::now). Sleeps of more than a second free the memory and
+    /// the worker's place until then.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # use std::time::Duration;
+    /// # async fn send(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn remind(ctx: Ctx, user: String) -> Result<(), Failure> {
+    ///     ctx.sleep(Duration::from_secs(3 * 24 * 60 * 60)).await;
+    ///     ctx.step("send", |_| send(&user)).await
+    /// }
+    /// ```
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        Sleep::new(Arc::clone(&self.board), self.now() + duration.min(DURATION_MAX))
+    }
+
+    /// Sleeps until a time, durably. A time that has passed ends the sleep at once.
+    pub fn sleep_until(&self, time: Timestamp) -> Sleep {
+        Sleep::new(Arc::clone(&self.board), time)
+    }
+
+    /// The run's own time: when the latest result that it was given was recorded, by the store's
+    /// clock, or when the run was first claimed. The same on replay.
+    pub fn now(&self) -> Timestamp {
+        self.board.now()
+    }
+
+    /// A random number, derived from the run: the same on replay.
+    ///
+    /// # Panics
+    /// Inside a step's body, where it would not be the same on replay. Use any other source of
+    /// randomness there.
+    pub fn random(&self) -> u64 {
+        self.refuse_in_body("random");
+        let bytes = self.board.random();
+        bytes[..8].iter().fold(0, |number, byte| (number << 8) | u64::from(*byte))
+    }
+
+    /// A random identifier, derived from the run: the same on replay.
+    ///
+    /// # Panics
+    /// Inside a step's body, as [`random`](Ctx::random) does.
+    pub fn uuid(&self) -> Uuid {
+        self.refuse_in_body("uuid");
+        self.board.uuid()
+    }
+
+    /// The run's id.
+    pub fn run_id(&self) -> RunId {
+        self.board.run
+    }
+
+    /// Ends this run and goes on with another input, under the same key and with a fresh history.
+    /// Return what it gives:
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn copy_page(_: u64) -> Result<Option<u64>, std::io::Error> { Ok(None) }
+    /// async fn copy_all(ctx: Ctx, mut page: u64) -> Result<(), Failure> {
+    ///     for _ in 0..1_000 {
+    ///         match ctx.step("copy page", |_| copy_page(page)).await? {
+    ///             Some(next) => page = next,
+    ///             None => return Ok(()),
+    ///         }
+    ///     }
+    ///     ctx.continue_as(&page)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Always: with what ends the run that way, or with why the input cannot be stored.
+    pub fn continue_as<I: Serialize + ?Sized, O>(&self, input: &I) -> Result<O, Failure> {
+        self.board.check_place()?;
+        self.board.set_continue_as(Json::of(input)?);
+        Err(Failure::fatal("the run goes on with another input").code(CONTINUE))
+    }
+
+    fn refuse_in_body(&self, what: &str) {
+        let in_body = Here::now() == Here::Body(self.board.wakes.token);
+        assert!(!in_body, "ctx.{what}() in a step's body: {}", Code::StepNested.advice());
+    }
+}
+
+impl fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ctx").field("run", &self.board.run).finish()
+    }
+}

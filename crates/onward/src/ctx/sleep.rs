@@ -1,0 +1,88 @@
+//! A durable sleep.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
+use crate::model::step_id;
+use crate::{Entry, Failure, Timestamp};
+
+/// A sleep that a crash does not shorten or lengthen; made by [`Ctx::sleep`](crate::Ctx::sleep).
+pub struct Sleep {
+    board: Arc<Board>,
+    step: Arc<str>,
+    due: Timestamp,
+    leaf: Option<LeafId>,
+    misuse: Option<Failure>,
+}
+
+impl Sleep {
+    pub(super) fn new(board: Arc<Board>, due: Timestamp) -> Self {
+        let misuse = board.check_place().err();
+        let number = if misuse.is_none() { board.take_number("$sleep") } else { 0 };
+        let step = step_id::engine("sleep", number).into();
+        Self { board, step, due, leaf: None, misuse }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    /// A sleep cannot fail, so one that is used where it does not belong panics.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let misuse = self.misuse.take().or_else(|| self.board.check_place().err());
+        assert!(
+            misuse.is_none(),
+            "{}",
+            misuse.map_or(String::new(), |failure| failure.to_string())
+        );
+        let Some(leaf) = self.leaf else {
+            let (leaf, _) = self.board.ask(&self.step, LeafKind::Timer, cx.waker());
+            self.leaf = Some(leaf);
+            return Poll::Pending;
+        };
+        match self.board.tell(leaf, cx.waker()) {
+            Told::Begin | Told::Proceed => self.look(leaf),
+            Told::Take(_) => {
+                self.leaf = None;
+                return Poll::Ready(());
+            }
+            // A full history leaves no place for the timer; the next step says so.
+            Told::Full => {
+                self.leaf = None;
+                return Poll::Ready(());
+            }
+            Told::Wait => {}
+        }
+        Poll::Pending
+    }
+}
+
+impl Sleep {
+    fn look(&self, leaf: LeafId) {
+        let now = self.board.store.clock().now();
+        if now < self.due {
+            return self.board.pause(leaf, self.due);
+        }
+        let step = Arc::clone(&self.step);
+        let draft = Draft { leaf, step, entry: Entry::Fired, try_number: 1, began_at: self.due };
+        self.board.report(draft, Then::Record);
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(leaf) = self.leaf {
+            self.board.forget(leaf);
+        }
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("step", &self.step).field("due", &self.due).finish()
+    }
+}

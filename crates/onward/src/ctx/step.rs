@@ -1,0 +1,459 @@
+//! A step: builder and future in one.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
+use crate::driver::panic_failure;
+use crate::driver::past::PastStep;
+use crate::driver::wake::{BodyWaker, Here};
+use crate::model::step_id;
+use crate::retry::Tried;
+use crate::store::BoxFuture;
+use crate::{Code, Entry, Failure, Json, Record, Retry, RunId, Timestamp};
+
+/// One try of a step, as its body sees it.
+#[derive(Clone)]
+pub struct Step {
+    id: Arc<str>,
+    run: RunId,
+    try_number: u32,
+    cancelled: watch::Receiver<bool>,
+}
+
+impl Step {
+    /// The step's id: `{run id}/{step name}`, with `#2` for the second step of that name. It is
+    /// the same over all tries, crashes and machines: hand it on as the idempotency key.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The number of this try, from 1.
+    pub fn try_number(&self) -> u32 {
+        self.try_number
+    }
+
+    /// The run's id.
+    pub fn run_id(&self) -> RunId {
+        self.run
+    }
+
+    /// Resolves when the run is asked to end. The body has a few seconds from then on.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn long_work() -> Result<u32, std::io::Error> { Ok(1) }
+    /// # async fn workflow(ctx: Ctx) -> Result<u32, Failure> {
+    /// ctx.step("long work", async |step| {
+    ///     tokio::select! {
+    ///         done = long_work() => Ok(done?),
+    ///         () = step.cancelled() => Err(Failure::fatal("stopped half-way")),
+    ///     }
+    /// })
+    /// # .await }
+    /// ```
+    pub async fn cancelled(&self) {
+        let mut cancelled = self.cancelled.clone();
+        // An error means that the run is over, which ends the body as well.
+        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("id", &self.id).field("try", &self.try_number).finish()
+    }
+}
+
+type Body<'a, T> = Box<dyn Fn(Step) -> BoxFuture<'a, Result<T, Failure>> + Send + 'a>;
+
+/// A step that is being set up or awaited; made by [`Ctx::step`](crate::Ctx::step).
+#[must_use = "a step does nothing until it is awaited"]
+pub struct StepFuture<'a, T> {
+    board: Arc<Board>,
+    name: Cow<'a, str>,
+    number: u32,
+    explicit: Option<String>,
+    retry: Option<Retry>,
+    timeout: Option<Duration>,
+    mode: Mode,
+    body: Body<'a, T>,
+    misuse: Option<Failure>,
+    asked: Option<Asked>,
+    executing: Option<Executing<'a, T>>,
+    /// The result of the body, until it is this step's turn.
+    kept: Option<Result<T, Failure>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    AtLeastOnce,
+    AtMostOnce,
+}
+
+/// What the step knows of itself from its first poll on.
+struct Asked {
+    leaf: LeafId,
+    step: Arc<str>,
+    /// The number of the try that is next or under way.
+    try_number: u32,
+    first_began_at: Option<Timestamp>,
+    next_at: Option<Timestamp>,
+    begun: Begun,
+}
+
+/// How far an at-most-once step has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// Its begin is not recorded.
+    No,
+    /// Its begin is recorded by this attempt; the body may execute.
+    Here,
+    /// Its begin was recorded by an attempt that is gone.
+    Before,
+}
+
+struct Executing<'a, T> {
+    future: BoxFuture<'a, Result<T, Failure>>,
+    wake: Arc<BodyWaker>,
+    waker: Waker,
+    began_at: Timestamp,
+}
+
+// The future never hands out a pin to one of its own fields.
+impl<T> Unpin for StepFuture<'_, T> {}
+
+impl<'a, T> StepFuture<'a, T>
+where
+    T: Serialize + DeserializeOwned + Send + 'a,
+{
+    pub(super) fn new<E, F, Fut>(board: Arc<Board>, name: Cow<'a, str>, body: F) -> Self
+    where
+        E: Into<Failure>,
+        F: Fn(Step) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, E>> + Send + 'a,
+    {
+        let misuse = board.check_place().err();
+        let number = if misuse.is_none() { board.take_number(&name) } else { 0 };
+        let body: Body<'a, T> = Box::new(move |step| {
+            let body = body(step);
+            Box::pin(async move { body.await.map_err(Into::into) })
+        });
+        Self {
+            board,
+            name,
+            number,
+            explicit: None,
+            retry: None,
+            timeout: None,
+            mode: Mode::AtLeastOnce,
+            body,
+            misuse,
+            asked: None,
+            executing: None,
+            kept: None,
+        }
+    }
+}
+
+impl<T> StepFuture<'_, T> {
+    /// How the step is tried again when it fails; [`Retry::default`] unless set.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// How long one try may take. A try that takes longer fails with the code `timeout`.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Gives the step an id of its own among the steps of its name, so that inserting another
+    /// step of that name cannot shift results from one to the other.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn save(_: &u64) -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn workflow(ctx: Ctx, items: Vec<u64>) -> Result<(), Failure> {
+    /// for item in &items {
+    ///     ctx.step("save", |_| save(item)).id(item).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn id(mut self, id: impl fmt::Display) -> Self {
+        if self.explicit.is_none() {
+            self.board.return_number(&self.name, self.number);
+        }
+        self.explicit = Some(id.to_string());
+        self
+    }
+
+    /// Never executes the body a second time after a crash: its begin is recorded first, and if
+    /// the process ends inside, the step fails with the code `interrupted`. Failures that the
+    /// body itself returns are retried only if [`retry`](Self::retry) says so.
+    pub fn at_most_once(mut self) -> Self {
+        self.mode = Mode::AtMostOnce;
+        self
+    }
+}
+
+impl<'a, T> Future for StepFuture<'a, T>
+where
+    T: Serialize + DeserializeOwned + Send + 'a,
+{
+    type Output = Result<T, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Some(misuse) = this.misuse.take().or_else(|| this.board.check_place().err()) {
+            return Poll::Ready(Err(misuse));
+        }
+        let Some(asked) = &this.asked else {
+            return match this.ask(cx.waker()) {
+                Ok(()) => Poll::Pending,
+                Err(failure) => Poll::Ready(Err(failure)),
+            };
+        };
+        match this.board.tell(asked.leaf, cx.waker()) {
+            Told::Wait => Poll::Pending,
+            Told::Take(record) => this.take(record),
+            Told::Full => Poll::Ready(Err(this.refuse_full())),
+            Told::Begin => {
+                this.begin();
+                this.proceed();
+                Poll::Pending
+            }
+            Told::Proceed => {
+                this.proceed();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<'a, T> StepFuture<'a, T>
+where
+    T: Serialize + DeserializeOwned + Send + 'a,
+{
+    fn ask(&mut self, waker: &Waker) -> Result<(), Failure> {
+        let step: Arc<str> = match &self.explicit {
+            None => step_id::numbered(&self.name, self.number).into(),
+            Some(id) => step_id::explicit(&self.name, id).into(),
+        };
+        if self.explicit.is_some() && !self.board.take_explicit(&step) {
+            let message = format!("{step:?}: {}", Code::StepIdTaken.advice());
+            return Err(Failure::engine(Code::StepIdTaken, message));
+        }
+        let (leaf, known) = self.board.ask(&step, LeafKind::Step, waker);
+        self.asked = Some(Asked::new(leaf, step, known));
+        Ok(())
+    }
+
+    /// Makes the body, unless something has to come before it: the rest of a pause, the record
+    /// of an at-most-once begin, or the verdict on one that was interrupted.
+    fn begin(&mut self) {
+        let Some(asked) = &mut self.asked else { return };
+        let now = self.board.store.clock().now();
+        if let Some(next_at) = asked.next_at.take().filter(|next_at| *next_at > now) {
+            return self.board.pause(asked.leaf, next_at);
+        }
+        let first = *asked.first_began_at.get_or_insert(now);
+        if self.mode == Mode::AtMostOnce {
+            match asked.begun {
+                Begun::Here => {}
+                Begun::No => {
+                    asked.begun = Begun::Here;
+                    return self.board.report(asked.draft(Entry::Began, now), Then::Record);
+                }
+                Begun::Before => {
+                    let advice = Code::Interrupted.advice();
+                    return self.fail(Failure::engine(Code::Interrupted, advice), first);
+                }
+            }
+        }
+        self.execute(now);
+    }
+
+    fn execute(&mut self, now: Timestamp) {
+        let Some(asked) = &self.asked else { return };
+        let step = Step {
+            id: format!("{}/{}", self.board.run, asked.step).into(),
+            run: self.board.run,
+            try_number: asked.try_number,
+            cancelled: self.board.cancelled(),
+        };
+        let _here = Here::enter(Here::Body(self.board.wakes.token));
+        let body = &self.body;
+        let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(step)));
+        let future = match (made, self.timeout) {
+            (Ok(future), None) => future,
+            (Ok(future), Some(limit)) => Box::pin(limited(limit, future)),
+            (Err(panic), _) => Box::pin(std::future::ready(Err(panic_failure(panic)))),
+        };
+        let wake = BodyWaker::new(Arc::clone(&self.board.wakes), asked.leaf);
+        let waker = Waker::from(Arc::clone(&wake));
+        self.executing = Some(Executing { future, wake, waker, began_at: now });
+    }
+
+    /// Polls the body, if it asked for it.
+    fn proceed(&mut self) {
+        let Some(executing) = &mut self.executing else { return };
+        if !executing.wake.take() {
+            return;
+        }
+        let polled = {
+            let _here = Here::enter(Here::Body(self.board.wakes.token));
+            let mut cx = Context::from_waker(&executing.waker);
+            let future = executing.future.as_mut();
+            let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
+            polled.unwrap_or_else(|panic| Poll::Ready(Err(panic_failure(panic))))
+        };
+        if let Poll::Ready(result) = polled {
+            let began_at = executing.began_at;
+            self.executing = None;
+            match result {
+                Ok(value) => self.succeed(&value, began_at),
+                Err(failure) => self.fail(failure, began_at),
+            }
+        }
+    }
+
+    /// Reports a success. The value that the workflow gets is read back from what is recorded, so
+    /// that it is the same one that a replay gets.
+    fn succeed(&mut self, value: &T, began_at: Timestamp) {
+        let stored = Json::of(value).and_then(|json| Ok((json.read::<T>()?, json)));
+        match (stored, &self.asked) {
+            (Ok((value, json)), Some(asked)) => {
+                self.kept = Some(Ok(value));
+                self.board.report(asked.draft(Entry::Done(json), began_at), Then::Record);
+            }
+            (Err(error), _) => {
+                let code = match error.code() {
+                    Code::TypeMismatch => Code::NotSerializable,
+                    code => code,
+                };
+                let message = format!("the step's result cannot be recorded: {error}");
+                self.fail(Failure::engine(code, message), began_at);
+            }
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Reports a failure: of this try, or of the step where there is no further one.
+    fn fail(&mut self, failure: Failure, began_at: Timestamp) {
+        let Some(asked) = &mut self.asked else { return };
+        let now = self.board.store.clock().now();
+        let default = || match self.mode {
+            Mode::AtLeastOnce => Retry::default(),
+            Mode::AtMostOnce => Retry::never(),
+        };
+        let tried = Tried {
+            number: asked.try_number,
+            elapsed: now.since(asked.first_began_at.unwrap_or(began_at)),
+            chance: RandomState::new().hash_one(()) as f64 / u64::MAX as f64,
+        };
+        let pause = self.retry.get_or_insert_with(default).next(tried, &failure);
+        if let Some(pause) = pause {
+            let next_at = now + pause;
+            let draft = asked.draft(Entry::TryFailed { failure, next_at }, began_at);
+            asked.try_number += 1;
+            asked.begun = Begun::No;
+            self.board.report(draft, Then::Pause(next_at));
+        } else {
+            let failure = failure.at_step(&asked.step);
+            self.kept = Some(Err(failure.clone()));
+            self.board.report(asked.draft(Entry::Failed(failure), began_at), Then::Record);
+        }
+    }
+
+    fn take(&mut self, record: Option<Record>) -> Poll<Result<T, Failure>> {
+        let Some(asked) = self.asked.take() else { return Poll::Pending };
+        match record.map(|record| record.entry) {
+            None => {
+                if matches!(self.kept, Some(Err(_))) {
+                    self.board.failed(&asked.step);
+                }
+                self.kept.take().map_or(Poll::Pending, Poll::Ready)
+            }
+            Some(Entry::Done(json)) => match json.read::<T>() {
+                Ok(value) => Poll::Ready(Ok(value)),
+                Err(error) => {
+                    let detail = format!("the recorded result of step {:?}: {error}", asked.step);
+                    self.board.trouble(Code::TypeMismatch, detail);
+                    Poll::Pending
+                }
+            },
+            Some(Entry::Failed(failure)) => {
+                self.board.failed(&asked.step);
+                Poll::Ready(Err(failure.at_step(&asked.step)))
+            }
+            Some(other) => {
+                let found = other.kind();
+                let detail = format!("step {:?} was recorded as {found}", asked.step);
+                self.board.trouble(Code::HistoryMismatch, detail);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn refuse_full(&mut self) -> Failure {
+        self.asked = None;
+        Failure::engine(Code::HistoryFull, Code::HistoryFull.advice())
+    }
+}
+
+impl Asked {
+    fn new(leaf: LeafId, step: Arc<str>, known: PastStep) -> Self {
+        Self {
+            leaf,
+            step,
+            try_number: known.tries + 1,
+            first_began_at: known.first_began_at,
+            next_at: known.next_at,
+            begun: if known.open { Begun::Before } else { Begun::No },
+        }
+    }
+
+    fn draft(&self, entry: Entry, began_at: Timestamp) -> Draft {
+        let step = Arc::clone(&self.step);
+        Draft { leaf: self.leaf, step, entry, try_number: self.try_number, began_at }
+    }
+}
+
+impl<T> Drop for StepFuture<'_, T> {
+    fn drop(&mut self) {
+        // The body goes first: its drop may still look at the run.
+        self.executing = None;
+        if let Some(asked) = &self.asked {
+            self.board.forget(asked.leaf);
+        }
+    }
+}
+
+impl<T> fmt::Debug for StepFuture<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepFuture").field("name", &self.name).finish()
+    }
+}
+
+async fn limited<T>(
+    limit: Duration,
+    body: BoxFuture<'_, Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(limit, body).await {
+        Ok(result) => result,
+        Err(_) => Err(Failure::engine(Code::Timeout, format!("no answer within {limit:?}"))),
+    }
+}

@@ -1,0 +1,113 @@
+//! How an attempt ends.
+
+use super::send::pauses;
+use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
+use crate::ctx::CONTINUE;
+use crate::store::{self, End, Lease, Settle};
+use crate::{Code, Failure, Json, Record, RunId, failpoint};
+
+impl Driver {
+    /// Drops the function, then settles the attempt as the verdict says.
+    pub(super) async fn finish(mut self, verdict: Verdict) -> Drove {
+        drop_user_code(&mut self.function);
+        let wakes_seen = self.wakes_seen;
+        let end = match verdict {
+            Verdict::LeaseLost => return Drove::LeaseLost,
+            Verdict::Stopped(Stop::Drop) => return Drove::Dropped,
+            Verdict::Stopped(Stop::Release) => End::Released,
+            Verdict::Stopped(Stop::Cancel) => End::Cancelled,
+            Verdict::Stopped(Stop::Deadline) => deadline_exceeded(),
+            Verdict::Parked(due, waits_for) => {
+                let wake_at = Some(self.deadline_at.map_or(due, |deadline| deadline.min(due)));
+                End::Parked { wake_at, waits_for, wakes_seen }
+            }
+            Verdict::Stuck(code, detail) => {
+                tracing::error!(run = %self.lease.run, %code, %detail, "the run waits, stuck");
+                End::Stuck { code, detail, wakes_seen }
+            }
+            Verdict::Returned(Ok(output)) => End::Completed(output),
+            Verdict::Returned(Err(failure)) => self.end_of_failure(failure),
+        };
+        let parks = matches!(end, End::Parked { .. });
+        let records = self.unsent();
+        let setting = self.setting.clone();
+        if let Some(in_flight) = self.in_flight.take() {
+            // The grace time ended, or the function returned, while a write was on its way.
+            match in_flight.answered().await {
+                Ok(()) => {}
+                Err(store::Error::LeaseLost) => return Drove::LeaseLost,
+                Err(error) => tracing::error!(run = %self.lease.run, %error, "not recorded"),
+            }
+        }
+        if parks {
+            failpoint::hit("park.before");
+        }
+        let drove = settle(&setting, self.lease, records, end).await;
+        if parks {
+            failpoint::hit("park.after");
+        }
+        drove
+    }
+
+    fn end_of_failure(&self, failure: Failure) -> End {
+        if failure.is(CONTINUE)
+            && let Some(input) = self.board.take_continue_as()
+        {
+            return End::Continued { run: RunId::new(), input };
+        }
+        let step = failure.step.as_deref().map(str::to_owned);
+        let step = step.or_else(|| self.board.last_failed());
+        End::Failed { failure, step }
+    }
+}
+
+pub(super) fn deadline_exceeded() -> End {
+    let failure = Failure::engine(Code::DeadlineExceeded, Code::DeadlineExceeded.advice());
+    End::Failed { failure, step: None }
+}
+
+/// Settles, and writes the same again for as long as the outcome is unknown.
+pub(super) async fn settle(
+    setting: &Setting,
+    lease: Lease,
+    records: Vec<Record>,
+    end: End,
+) -> Drove {
+    let settle = Settle { records, end };
+    for pause in pauses() {
+        match setting.store.settle(lease, settle.clone()).await {
+            Ok(_) => return Drove::Settled,
+            Err(store::Error::LeaseLost) => return Drove::LeaseLost,
+            Err(store::Error::Unavailable(outage, source)) => {
+                tracing::warn!(run = %lease.run, ?outage, %source, "not settled yet; again soon");
+            }
+            Err(error) => {
+                tracing::error!(run = %lease.run, %error, "the run cannot be settled so");
+                return settle_stuck(setting, lease, error).await;
+            }
+        }
+        if setting.tenure.is_over() {
+            return Drove::Dropped;
+        }
+        tokio::time::sleep(pause).await;
+    }
+    Drove::Dropped
+}
+
+/// Sets a run aside whose end the store refuses, so that it is not held for ever.
+async fn settle_stuck(setting: &Setting, lease: Lease, error: store::Error) -> Drove {
+    let detail = error.to_string();
+    let code = crate::Error::from(error).code();
+    let end = End::Stuck { code, detail, wakes_seen: 0 };
+    match setting.store.settle(lease, Settle { records: Vec::new(), end }).await {
+        Ok(_) => Drove::Settled,
+        Err(_) => Drove::Dropped,
+    }
+}
+
+/// A run's output, as its handler gives it.
+pub(crate) fn output<O: serde::Serialize>(output: &O) -> Result<Json, Failure> {
+    Json::of(output).map_err(|error| {
+        Failure::engine(error.code(), format!("the workflow's output cannot be stored: {error}"))
+    })
+}

@@ -1,0 +1,344 @@
+//! The driver: one task per active run, which polls the workflow function.
+//!
+//! Owns: the run's lease, the order of delivery, what is recorded and how the attempt ends.
+//! Never executes two things of a run at once, and never lets a step begin before the results
+//! that led to it are durable.
+//!
+//! Read on in `turn` (one round of polling and delivering), `send` (records on their way to the
+//! store) and `finish` (how an attempt ends).
+
+pub(crate) mod board;
+mod finish;
+pub(crate) mod past;
+mod send;
+mod turn;
+pub(crate) mod wake;
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use self::board::Board;
+pub(crate) use self::finish::output;
+use self::past::Past;
+use self::send::InFlight;
+use self::turn::Turn;
+use self::wake::{FunctionWaker, Wakes};
+use crate::ctx::Ctx;
+use crate::store::{BoxFuture, Claimed, End, Lease, Store};
+use crate::worker::tenure::Tenure;
+use crate::{Code, Failure, Json, Record, Timestamp};
+
+/// A workflow function, with its types erased.
+pub(crate) type Handler = Arc<dyn Fn(Ctx, Json) -> Result<Function, crate::Error> + Send + Sync>;
+
+/// The future of a workflow function.
+pub(crate) type Function = Pin<Box<dyn Future<Output = Result<Json, Failure>> + Send>>;
+
+/// What a driver is told by its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    /// Let bodies finish, then give the run back.
+    Release = 1,
+    /// Let bodies finish within the grace time, then end the run as out of time.
+    Deadline = 2,
+    /// Let bodies finish within the grace time, then end the run as cancelled.
+    Cancel = 3,
+    /// Drop everything: the lease is lost, or the worker's grace time is over.
+    Drop = 4,
+}
+
+/// The worker's side of a driver.
+#[derive(Default)]
+pub(crate) struct Control {
+    stop: AtomicU8,
+    /// Set once the driver runs.
+    wakes: OnceLock<Arc<Wakes>>,
+}
+
+impl Control {
+    /// Tells the driver to stop; the strongest reason counts.
+    pub(crate) fn stop(&self, stop: Stop) {
+        self.stop.fetch_max(stop as u8, Ordering::SeqCst);
+        if let Some(wakes) = self.wakes.get() {
+            wakes.nudge();
+        }
+    }
+
+    fn asked(&self) -> Option<Stop> {
+        match self.stop.load(Ordering::SeqCst) {
+            0 => None,
+            1 => Some(Stop::Release),
+            2 => Some(Stop::Deadline),
+            3 => Some(Stop::Cancel),
+            _ => Some(Stop::Drop),
+        }
+    }
+}
+
+/// What a driver needs besides its run.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) tenure: Arc<Tenure>,
+    pub(crate) build: Arc<str>,
+    pub(crate) linger: Duration,
+    pub(crate) cancel_grace: Duration,
+}
+
+/// How a driver went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drove {
+    /// The attempt is settled.
+    Settled,
+    /// The run was dropped on the worker's word.
+    Dropped,
+    /// The store said that the lease is lost.
+    LeaseLost,
+}
+
+/// Why polling stopped.
+enum Verdict {
+    Returned(Result<Json, Failure>),
+    Parked(Timestamp, crate::Waits),
+    Stuck(Code, String),
+    Stopped(Stop),
+    LeaseLost,
+}
+
+/// One execution of a run.
+pub(crate) struct Driver {
+    setting: Setting,
+    lease: Lease,
+    control: Arc<Control>,
+    board: Arc<Board>,
+    function: Option<Function>,
+    waker: Waker,
+    deadline_at: Option<Timestamp>,
+    wakes_seen: u64,
+    last_seq: u64,
+    last_at: Timestamp,
+    /// A result that the function has seen and that is not sent yet.
+    eager: Option<Record>,
+    in_flight: Option<InFlight>,
+    /// When to look again by the store's clock, and the timer for it.
+    alarm: Option<(Timestamp, BoxFuture<'static, ()>)>,
+    stopping: Option<Stopping>,
+}
+
+/// An execution that was told to stop.
+struct Stopping {
+    stop: Stop,
+    grace: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+/// Executes a claimed run until it is settled, dropped or lost.
+pub(crate) async fn drive(
+    setting: Setting,
+    claimed: Claimed,
+    handler: Handler,
+    control: Arc<Control>,
+) -> Drove {
+    if let Some(end) = end_before_start(&setting, &claimed) {
+        return finish::settle(&setting, claimed.lease, Vec::new(), end).await;
+    }
+    let wakes_seen = claimed.run.wakes;
+    let lease = claimed.lease;
+    match Driver::new(setting.clone(), claimed, &handler, control) {
+        Ok(mut driver) => {
+            let verdict = driver.advance().await;
+            driver.finish(verdict).await
+        }
+        Err(error) => {
+            let end = End::Stuck { code: error.code(), detail: error.to_string(), wakes_seen };
+            finish::settle(&setting, lease, Vec::new(), end).await
+        }
+    }
+}
+
+/// How a run ends that was marked, or ran out of time, before this claim.
+fn end_before_start(setting: &Setting, claimed: &Claimed) -> Option<End> {
+    let now = setting.store.clock().now();
+    if claimed.run.cancel_at.is_some() {
+        return Some(End::Cancelled);
+    }
+    let late = claimed.run.deadline_at.is_some_and(|deadline| deadline <= now);
+    late.then(finish::deadline_exceeded)
+}
+
+impl Driver {
+    fn new(
+        setting: Setting,
+        claimed: Claimed,
+        handler: &Handler,
+        control: Arc<Control>,
+    ) -> Result<Self, crate::Error> {
+        let run = claimed.run;
+        let now = run.started_at.unwrap_or_else(|| setting.store.clock().now());
+        let last_at = claimed.history.last().map_or(now, |record| record.at.max(now));
+        let used = (claimed.history.len(), claimed.history.iter().map(Record::bytes).sum());
+        let mut builds = claimed.builds;
+        builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
+        let past = Past::new(claimed.history, builds);
+        let board = Board::new(run.id, Arc::clone(&setting.store), past, used, now);
+        let ctx = Ctx::new(Arc::clone(&board));
+        let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
+        let function = match made {
+            Ok(function) => function?,
+            Err(panic) => Box::pin(std::future::ready(Err(panic_failure(panic)))),
+        };
+        let _ = control.wakes.set(Arc::clone(&board.wakes));
+        Ok(Self {
+            lease: claimed.lease,
+            waker: Waker::from(Arc::new(FunctionWaker(Arc::clone(&board.wakes)))),
+            function: Some(Box::pin(tokio::task::coop::unconstrained(function))),
+            deadline_at: run.deadline_at,
+            wakes_seen: run.wakes,
+            last_seq: claimed.last_seq,
+            last_at,
+            eager: None,
+            in_flight: None,
+            alarm: None,
+            stopping: None,
+            setting,
+            control,
+            board,
+        })
+    }
+
+    /// Polls and delivers until the attempt has an end.
+    async fn advance(&mut self) -> Verdict {
+        loop {
+            self.heed_worker();
+            match self.turn() {
+                Turn::Rest => {}
+                Turn::Over(verdict) => return verdict,
+            }
+            self.send();
+            if let Some(verdict) = self.is_over() {
+                return verdict;
+            }
+            self.set_alarm();
+            if let Err(verdict) = self.wait().await {
+                return verdict;
+            }
+        }
+    }
+
+    /// Takes notice of what the worker said.
+    fn heed_worker(&mut self) {
+        let now = self.setting.store.clock().now();
+        if self.deadline_at.is_some_and(|deadline| deadline <= now) {
+            self.deadline_at = None;
+            self.control.stop(Stop::Deadline);
+        }
+        let Some(stop) = self.control.asked() else { return };
+        if self.stopping.as_ref().is_some_and(|stopping| stopping.stop >= stop) {
+            return;
+        }
+        let grace = match stop {
+            Stop::Cancel | Stop::Deadline => {
+                self.board.cancel();
+                Some(Box::pin(tokio::time::sleep(self.setting.cancel_grace)))
+            }
+            Stop::Release | Stop::Drop => None,
+        };
+        self.stopping = Some(Stopping { stop, grace });
+    }
+
+    /// Whether nothing is left to do in this attempt: it was told to stop and no body is
+    /// executing, or all it waits for are times that lie ahead.
+    fn is_over(&mut self) -> Option<Verdict> {
+        if self.in_flight.is_some() {
+            return None;
+        }
+        if let Some(stopping) = &self.stopping {
+            let over = self.board.active() == 0;
+            return over.then_some(Verdict::Stopped(stopping.stop));
+        }
+        if self.board.active() > 0 || self.board.is_ready() || self.board.is_asked() {
+            return None;
+        }
+        let (due, waits) = self.board.next_alarm()?;
+        let now = self.setting.store.clock().now();
+        (due.since(now) > self.setting.linger).then_some(Verdict::Parked(due, waits))
+    }
+
+    /// Sets the timer to the next time that matters.
+    fn set_alarm(&mut self) {
+        let next = self.board.next_alarm().map(|(due, _)| due);
+        let stale = self.board.is_asked() && !self.setting.tenure.is_fresh();
+        let retry = stale.then(|| self.setting.store.clock().now() + Duration::from_millis(20));
+        // A run that is stopping waits for its bodies and its grace time, not for the clock.
+        let due = [next, self.deadline_at, retry].into_iter().flatten().min();
+        let due = due.filter(|_| self.stopping.is_none());
+        if self.alarm.as_ref().map(|(at, _)| *at) == due {
+            return;
+        }
+        self.alarm = due.map(|due| {
+            let store = Arc::clone(&self.setting.store);
+            let timer: BoxFuture<'static, ()> =
+                Box::pin(async move { store.clock().sleep_until(due).await });
+            (due, timer)
+        });
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self) -> Result<(), Verdict> {
+        std::future::poll_fn(|cx| self.poll_wait(cx)).await
+    }
+
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Verdict>> {
+        self.board.wakes.listen(cx.waker());
+        if self.board.wakes.any() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.control.asked() == Some(Stop::Drop) {
+            return Poll::Ready(Err(Verdict::Stopped(Stop::Drop)));
+        }
+        if let Poll::Ready(answer) = self.poll_answer(cx) {
+            return Poll::Ready(answer);
+        }
+        if let Some((_, timer)) = &mut self.alarm
+            && timer.as_mut().poll(cx).is_ready()
+        {
+            self.alarm = None;
+            self.board.ring(self.setting.store.clock().now());
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(Stopping { stop, grace: Some(grace) }) = &mut self.stopping
+            && grace.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(Verdict::Stopped(*stop)));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Bodies and the function go before the run is called ended, so that they may look at it.
+        drop_user_code(&mut self.function);
+        self.board.end();
+    }
+}
+
+/// Drops user code. A panic in a destructor must not take the worker's task with it.
+fn drop_user_code(function: &mut Option<Function>) {
+    let function = function.take();
+    if std::panic::catch_unwind(AssertUnwindSafe(|| drop(function))).is_err() {
+        tracing::error!("a destructor of a workflow function panicked");
+    }
+}
+
+/// What a panic in user code becomes.
+pub(crate) fn panic_failure(panic: Box<dyn Any + Send>) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Failure::engine(Code::Panic, text.unwrap_or_else(|| "a value that is no text".to_owned()))
+}

@@ -1,0 +1,109 @@
+//! A run's history, by step: what replay finds.
+//!
+//! Owns: the records that no future has asked for yet. Never delivers; the board does.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::limits::MISMATCH_LISTED_MAX;
+use crate::{Entry, Record, Timestamp};
+
+/// What is recorded of one step.
+#[derive(Debug, Default)]
+pub(crate) struct PastStep {
+    /// The record that ends the step.
+    pub(crate) last: Option<Record>,
+    /// Tries that failed.
+    pub(crate) tries: u32,
+    /// When the first try began.
+    pub(crate) first_began_at: Option<Timestamp>,
+    /// When the next try is due.
+    pub(crate) next_at: Option<Timestamp>,
+    /// Whether an at-most-once try began and nothing is known of its end.
+    pub(crate) open: bool,
+    /// The attempt that made the latest record.
+    attempt: u32,
+    foreign: bool,
+}
+
+/// The records that nobody has asked for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    steps: HashMap<String, PastStep>,
+    /// The builds of earlier attempts.
+    builds: BTreeMap<u32, String>,
+}
+
+/// Records that nobody asked for, found when an unrecorded step wants to begin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Leftover {
+    /// Steps recorded under this build: the function went another way than it did before.
+    pub(crate) same_build: Vec<String>,
+    /// Steps recorded under other builds: the code was changed.
+    pub(crate) other_builds: Vec<String>,
+    /// Whether one of the former followed an await that is not from the run's `Ctx`.
+    pub(crate) foreign: bool,
+}
+
+impl Past {
+    pub(crate) fn new(history: Vec<Record>, builds: BTreeMap<u32, String>) -> Self {
+        let mut past = Self { steps: HashMap::with_capacity(history.len()), builds };
+        for record in history {
+            past.add(record);
+        }
+        past
+    }
+
+    fn add(&mut self, record: Record) {
+        let step = match self.steps.get_mut(&record.step) {
+            Some(step) => step,
+            None => self.steps.entry(record.step.clone()).or_default(),
+        };
+        step.attempt = record.attempt;
+        step.foreign |= record.foreign;
+        step.first_began_at.get_or_insert(record.began_at);
+        match &record.entry {
+            Entry::Began => step.open = true,
+            Entry::TryFailed { next_at, .. } => {
+                step.open = false;
+                step.tries = record.try_number;
+                step.next_at = Some(*next_at);
+            }
+            Entry::Done(_) | Entry::Failed(_) | Entry::Fired => step.last = Some(record),
+        }
+    }
+
+    /// Hands out what is known of a step that a future asks for.
+    pub(crate) fn take(&mut self, step: &str) -> Option<PastStep> {
+        self.steps.remove(step)
+    }
+
+    /// What nobody has asked for, if anything.
+    pub(crate) fn leftover(&self, build: &str) -> Option<Leftover> {
+        if self.steps.is_empty() {
+            return None;
+        }
+        let mut found = Leftover { same_build: vec![], other_builds: vec![], foreign: false };
+        for (name, step) in &self.steps {
+            if self.builds.get(&step.attempt).is_some_and(|made_by| made_by == build) {
+                found.same_build.push(name.clone());
+                found.foreign |= step.foreign;
+            } else {
+                found.other_builds.push(name.clone());
+            }
+        }
+        found.same_build.sort();
+        found.other_builds.sort();
+        Some(found)
+    }
+}
+
+/// A list of steps for people, cut where it grows long.
+pub(crate) fn listed(steps: &[String]) -> String {
+    let shown: Vec<_> =
+        steps.iter().take(MISMATCH_LISTED_MAX).map(|step| format!("{step:?}")).collect();
+    let more = steps.len().saturating_sub(MISMATCH_LISTED_MAX);
+    match more {
+        0 => shown.join(", "),
+        _ => format!("{} and {more} more", shown.join(", ")),
+    }
+}

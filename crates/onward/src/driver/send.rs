@@ -1,0 +1,130 @@
+//! Records on their way to the store.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::board::{Draft, LeafId};
+use super::{Driver, Verdict};
+use crate::Record;
+use crate::store::{self, BoxFuture, Lease, Store};
+
+/// The pause before a write whose outcome is unknown is written again.
+const AGAIN_FIRST: Duration = Duration::from_millis(50);
+
+/// The longest such pause.
+const AGAIN_MAX: Duration = Duration::from_secs(1);
+
+/// A write that is on its way.
+pub(super) struct InFlight {
+    records: Vec<Record>,
+    /// The leaves that wait for it, beside their records.
+    leaves: Vec<LeafId>,
+    /// Whether the function has seen it already.
+    eager: bool,
+    answer: BoxFuture<'static, Result<(), store::Error>>,
+}
+
+impl InFlight {
+    /// Waits for the answer.
+    pub(super) async fn answered(self) -> Result<(), store::Error> {
+        self.answer.await
+    }
+}
+
+impl Driver {
+    /// Gives a draft its place in the run's history.
+    pub(super) fn place(&mut self, draft: Draft) -> Record {
+        self.last_seq += 1;
+        self.last_at = self.last_at.max(self.setting.store.clock().now());
+        Record {
+            try_number: draft.try_number,
+            attempt: self.lease.attempt,
+            began_at: draft.began_at,
+            foreign: self.board.wakes.take_foreign(),
+            ..Record::new(self.last_seq, &*draft.step, draft.entry, self.last_at)
+        }
+    }
+
+    /// Sends what is to be recorded, if nothing is on its way: what comes in meanwhile goes
+    /// together with the next write.
+    pub(super) fn send(&mut self) {
+        if self.in_flight.is_some() {
+            return;
+        }
+        let eager = self.eager.take();
+        let was_eager = eager.is_some();
+        let mut records: Vec<Record> = eager.into_iter().collect();
+        let mut leaves = Vec::new();
+        for draft in self.board.take_drafts() {
+            leaves.push(draft.leaf);
+            records.push(self.place(draft));
+        }
+        if records.is_empty() {
+            return;
+        }
+        let store = Arc::clone(&self.setting.store);
+        let answer = Box::pin(record(store, self.lease, records.clone()));
+        self.in_flight = Some(InFlight { records, leaves, eager: was_eager, answer });
+    }
+
+    /// What is not sent yet, for the write that settles the attempt.
+    pub(super) fn unsent(&mut self) -> Vec<Record> {
+        let mut records: Vec<Record> = self.eager.take().into_iter().collect();
+        for draft in self.board.take_drafts() {
+            records.push(self.place(draft));
+        }
+        records
+    }
+
+    pub(super) fn is_eager_in_flight(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|in_flight| in_flight.eager)
+    }
+
+    /// Looks whether the write on its way is answered, and lets its leaves have their results.
+    pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Verdict>> {
+        let Some(in_flight) = &mut self.in_flight else { return Poll::Pending };
+        let Poll::Ready(answer) = in_flight.answer.as_mut().poll(cx) else {
+            return Poll::Pending;
+        };
+        let Some(in_flight) = self.in_flight.take() else { return Poll::Pending };
+        match answer {
+            Ok(()) => {
+                let seen = in_flight.records.len() - in_flight.leaves.len();
+                let waiting = in_flight.leaves.iter().zip(&in_flight.records[seen..]);
+                waiting.for_each(|(leaf, record)| self.board.recorded(*leaf, record));
+                Poll::Ready(Ok(()))
+            }
+            Err(store::Error::LeaseLost) => Poll::Ready(Err(Verdict::LeaseLost)),
+            Err(error) => {
+                let detail = error.to_string();
+                Poll::Ready(Err(Verdict::Stuck(crate::Error::from(error).code(), detail)))
+            }
+        }
+    }
+}
+
+/// Records, and writes the same rows again for as long as the outcome is unknown: a read could
+/// miss a commit that is still under way.
+async fn record(
+    store: Arc<dyn Store>,
+    lease: Lease,
+    records: Vec<Record>,
+) -> Result<(), store::Error> {
+    for pause in pauses() {
+        match store.record(lease, records.clone()).await {
+            Err(store::Error::Unavailable(outage, source)) => {
+                tracing::warn!(run = %lease.run, ?outage, %source, "not recorded yet; again soon");
+            }
+            answer => return answer,
+        }
+        tokio::time::sleep(pause).await;
+    }
+    // The pauses never end.
+    Err(store::Error::LeaseLost)
+}
+
+/// The pauses between repeats of a write.
+pub(super) fn pauses() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(AGAIN_FIRST), |pause| Some((*pause * 2).min(AGAIN_MAX)))
+}

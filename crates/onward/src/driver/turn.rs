@@ -1,0 +1,145 @@
+//! One round: poll the function until it rests, deliver, let steps begin.
+
+use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::past::{Leftover, listed};
+use super::wake::Here;
+use super::{Driver, Stop, Verdict, panic_failure};
+use crate::limits::{BLOCKING_POLL_WARN, RESTLESS_POLLS_MAX};
+use crate::{Code, Failure, Json};
+
+/// How a round ended.
+pub(super) enum Turn {
+    /// Nothing can be done until something happens.
+    Rest,
+    /// The attempt has an end.
+    Over(Verdict),
+}
+
+impl Driver {
+    /// Polls and delivers until nothing more can be done at once.
+    ///
+    /// The order is the promise: first the function rests, then the next recorded result is
+    /// offered, then bodies go on; only when there is neither do unrecorded steps begin.
+    pub(super) fn turn(&mut self) -> Turn {
+        let _here = Here::enter(Here::Function(self.board.wakes.token));
+        for polls in 0.. {
+            if polls == RESTLESS_POLLS_MAX {
+                let run = self.lease.run;
+                tracing::warn!(%run, "the workflow function wakes itself again and again");
+                self.board.wakes.nudge();
+                return Turn::Rest;
+            }
+            if self.board.wakes.take_function() {
+                if let Some(over) = self.poll_function() {
+                    return Turn::Over(over);
+                }
+                continue;
+            }
+            if self.stopping.is_none() && self.board.offer_next() {
+                self.board.wakes.want_function();
+                continue;
+            }
+            let bodies = self.board.wakes.take_bodies();
+            if !bodies.is_empty() {
+                self.board.wake_leaves(&bodies);
+                self.board.wakes.want_function();
+                continue;
+            }
+            if self.stopping.is_some() {
+                return Turn::Rest;
+            }
+            if self.show_lone_result() {
+                continue;
+            }
+            match self.let_steps_begin() {
+                Some(Turn::Rest) => continue,
+                Some(over) => return over,
+                None => return Turn::Rest,
+            }
+        }
+        Turn::Rest
+    }
+
+    /// Polls the function once. What it was offered and did not take is withdrawn.
+    fn poll_function(&mut self) -> Option<Verdict> {
+        let function = self.function.as_mut()?;
+        let began = Instant::now();
+        let mut cx = Context::from_waker(&self.waker);
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| function.as_mut().poll(&mut cx)));
+        let took = began.elapsed();
+        if took > BLOCKING_POLL_WARN {
+            let run = self.lease.run;
+            tracing::warn!(
+                %run,
+                ?took,
+                "a poll of the run held its thread; move blocking work to spawn_blocking"
+            );
+        }
+        self.board.withdraw();
+        if let Some(trouble) = self.board.take_trouble() {
+            return Some(Verdict::Stuck(trouble.code, trouble.detail));
+        }
+        let returned: Result<Json, Failure> = match polled {
+            Ok(Poll::Pending) => return None,
+            Ok(Poll::Ready(returned)) => returned,
+            Err(panic) => Err(panic_failure(panic)),
+        };
+        // A cancelled run stays cancelled, whatever its function says at the last moment.
+        match &self.stopping {
+            Some(stopping) if stopping.stop >= Stop::Deadline => {
+                Some(Verdict::Stopped(stopping.stop))
+            }
+            _ => Some(Verdict::Returned(returned)),
+        }
+    }
+
+    /// Shows a lone result to the function before it is durable, so that the last step's record
+    /// and the run's outcome can share a commit. Nothing that follows from it begins before it is
+    /// recorded: `let_steps_begin` waits for that.
+    fn show_lone_result(&mut self) -> bool {
+        if self.eager.is_some() || self.in_flight.is_some() || !self.board.has_lone_result() {
+            return false;
+        }
+        let Some(draft) = self.board.take_drafts().pop() else { return false };
+        let leaf = draft.leaf;
+        let record = self.place(draft);
+        self.board.recorded(leaf, &record);
+        self.eager = Some(record);
+        true
+    }
+
+    /// Lets unrecorded steps begin, unless records are left that nobody asked for: then the
+    /// function went another way than before, and the run stops before the first body.
+    fn let_steps_begin(&mut self) -> Option<Turn> {
+        let undurable = self.eager.is_some() || self.is_eager_in_flight();
+        if undurable || !self.board.is_asked() || !self.setting.tenure.is_fresh() {
+            return None;
+        }
+        if let Some(leftover) = self.board.leftover(&self.setting.build)
+            && let Some(over) = self.judge(&leftover)
+        {
+            return Some(Turn::Over(over));
+        }
+        self.board.allow_all();
+        self.board.wakes.want_function();
+        Some(Turn::Rest)
+    }
+
+    fn judge(&self, leftover: &Leftover) -> Option<Verdict> {
+        if leftover.same_build.is_empty() {
+            let steps = listed(&leftover.other_builds);
+            tracing::info!(run = %self.lease.run, %steps, "changed code no longer asks for steps");
+            return None;
+        }
+        let code = if leftover.foreign { Code::ForeignAwait } else { Code::HistoryMismatch };
+        let detail = format!(
+            "recorded under this build and not asked for: {}; asked for instead: {}",
+            listed(&leftover.same_build),
+            listed(&self.board.asked_steps()),
+        );
+        Some(Verdict::Stuck(code, detail))
+    }
+}

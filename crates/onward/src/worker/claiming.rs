@@ -1,0 +1,207 @@
+//! Claiming: from the store to the crew.
+//!
+//! Owns: when to claim and how much, being alone with a suspect, and starting over under a new
+//! id when the lease is lost. Never executes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::tenure::Tenure;
+use super::{Reserved, Shared};
+use crate::driver::Stop;
+use crate::limits::{CLAIM_BATCH_MAX, SUSPECT_PATIENCE};
+use crate::store::{self, Claim, ClaimMode, Claims, Topic};
+use crate::upkeep;
+
+/// How often a busy worker looks for marks on its runs: half of the second within which a cancel
+/// reaches a body.
+const MARKS_EVERY: Duration = Duration::from_millis(500);
+
+/// How often an idle worker looks for work without a hint: the safety net only.
+const IDLE_LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The pause after a claim that the store did not answer.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Serves, tenure after tenure, until the worker is told to stop.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    mut tenure: Arc<Tenure>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    loop {
+        let sweeping = tokio::spawn(upkeep::sweep(
+            Arc::clone(&shared.store),
+            Arc::clone(&tenure),
+            shared.lease,
+        ));
+        let mut claiming = Claiming::new(&shared, &tenure);
+        tokio::select! {
+            () = claiming.keep_claiming() => {}
+            () = tenure.ended() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {
+                sweeping.abort();
+                return;
+            }
+        }
+        sweeping.abort();
+        tenure.end();
+        tracing::error!(
+            worker = %tenure.worker,
+            "the worker lost its lease: it stood still for longer than {:?}, and its runs went \
+             on elsewhere; nothing it had not recorded counts; joining again under a new id",
+            shared.lease,
+        );
+        shared.crew.stop_all(Stop::Drop);
+        shared.crew.emptied().await;
+        shared.crew.reopen();
+        match join_again(&shared, &mut stopped).await {
+            Some(joined) => tenure = joined,
+            None => return,
+        }
+    }
+}
+
+async fn join_again(
+    shared: &Arc<Shared>,
+    stopped: &mut watch::Receiver<bool>,
+) -> Option<Arc<Tenure>> {
+    loop {
+        match shared.join().await {
+            Ok(tenure) => return Some(tenure),
+            Err(error) => tracing::warn!(%error, "cannot join the store again yet"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(OUTAGE_PAUSE) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return None,
+        }
+    }
+}
+
+/// Whether other runs may be taken beside a suspect.
+#[derive(Clone, Copy)]
+enum Intake {
+    /// Any run is taken.
+    Open,
+    /// A suspect is due; nothing is taken until the crew is empty.
+    Draining(Instant),
+    /// The crew is alone with a suspect.
+    Alone(Instant),
+}
+
+struct Claiming<'a> {
+    shared: &'a Arc<Shared>,
+    tenure: &'a Arc<Tenure>,
+    ticket: i64,
+    intake: Intake,
+}
+
+impl<'a> Claiming<'a> {
+    fn new(shared: &'a Arc<Shared>, tenure: &'a Arc<Tenure>) -> Self {
+        Self { shared, tenure, ticket: 1, intake: Intake::Open }
+    }
+
+    /// Claims until the lease is lost.
+    async fn keep_claiming(&mut self) {
+        loop {
+            let hint = self.shared.store.wait(Topic::Work);
+            let shared = Arc::clone(self.shared);
+            let freed = shared.crew.freed();
+            let (mode, limit) = self.choose();
+            let claims = match self.claim(mode, limit).await {
+                Ok(claims) => claims,
+                Err(store::Error::LeaseLost) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot claim; again soon");
+                    tokio::time::sleep(OUTAGE_PAUSE).await;
+                    continue;
+                }
+            };
+            self.note(mode, &claims);
+            let (more, next_due) = (claims.more, claims.next_due);
+            self.take(claims);
+            let (mode, limit) = self.choose();
+            if more && mode == ClaimMode::Ordinary && limit > 0 {
+                continue;
+            }
+            let busy = !shared.crew.is_empty();
+            let look_in = if busy { MARKS_EVERY } else { IDLE_LOOK_EVERY };
+            let clock = shared.store.clock();
+            let due = next_due.unwrap_or_else(|| clock.now() + IDLE_LOOK_EVERY);
+            let full = limit == 0;
+            tokio::select! {
+                // With every place taken a hint leads to nothing; the next free place does.
+                () = hint, if !full => {}
+                () = freed => {}
+                () = clock.sleep_until(due), if !full => {}
+                () = tokio::time::sleep(look_in) => {}
+            }
+        }
+    }
+
+    /// What the next claim takes, and how many.
+    fn choose(&self) -> (ClaimMode, usize) {
+        let crew = &self.shared.crew;
+        let free = crew.free().min(CLAIM_BATCH_MAX);
+        match self.intake {
+            Intake::Open => (ClaimMode::Ordinary, free),
+            Intake::Draining(_) if crew.is_empty() => (ClaimMode::Suspect, 1),
+            Intake::Draining(since) if since.elapsed() > SUSPECT_PATIENCE => {
+                (ClaimMode::Suspect, free.min(1))
+            }
+            Intake::Draining(_) | Intake::Alone(_) => (ClaimMode::Ordinary, 0),
+        }
+    }
+
+    async fn claim(&mut self, mode: ClaimMode, limit: usize) -> Result<Claims, store::Error> {
+        let claim = Claim {
+            worker: self.tenure.worker,
+            ticket: self.ticket,
+            build: self.shared.build.to_string(),
+            queues: self.shared.queues.clone(),
+            workflows: self.shared.workflows.clone(),
+            limit,
+            mode,
+        };
+        let claims = self.shared.store.claim(claim).await?;
+        // Only an answered claim uses up its ticket: a lost answer is asked for again.
+        self.ticket += 1;
+        Ok(claims)
+    }
+
+    /// Notes what a claim says about suspects and about what is left in the queue.
+    fn note(&mut self, mode: ClaimMode, claims: &Claims) {
+        self.intake = match self.intake {
+            _ if mode == ClaimMode::Suspect && !claims.runs.is_empty() => {
+                Intake::Alone(Instant::now())
+            }
+            Intake::Open if claims.suspect => Intake::Draining(Instant::now()),
+            Intake::Draining(_) if !claims.suspect => Intake::Open,
+            Intake::Alone(since)
+                if self.shared.crew.is_empty() || since.elapsed() > SUSPECT_PATIENCE =>
+            {
+                Intake::Open
+            }
+            same => same,
+        };
+        let shut = claims.more || !matches!(self.intake, Intake::Open);
+        self.shared.intake_shut.store(shut, Ordering::SeqCst);
+    }
+
+    fn take(&self, claims: Claims) {
+        for mark in claims.marks {
+            self.shared.crew.stop(mark.lease, Stop::Cancel);
+        }
+        for claimed in claims.runs {
+            // A place that was reserved meanwhile leaves the claimed run without one; it takes a
+            // place above the limit rather than wait while it is held.
+            let place = self.shared.crew.take_place_for_claimed();
+            let build = self.shared.build.to_string();
+            let reserved = Reserved { place, tenure: Arc::clone(self.tenure), build };
+            self.shared.execute(reserved, claimed);
+        }
+    }
+}
