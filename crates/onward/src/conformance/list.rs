@@ -29,23 +29,33 @@ pub async fn handles_share_the_runs(stage: &Stage) {
 
 /// Each condition of a filter holds back what does not fit, alone and together.
 pub async fn every_filter_holds_back_what_does_not_fit(stage: &Stage) {
-    let plain = stage.start(new_run()).await;
-    let refund = stage.start(NewRun { workflow: "refund".into(), ..new_run() }).await;
-    let slow = stage.start(NewRun { queue: "slow".into(), ..new_run() }).await;
-    let named = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
-    let ended = stage.start(new_run()).await;
-    stage.store.cancel(ended).await.unwrap();
-    let all = Filter::default();
-    assert_eq!(listed(stage, all.clone()).await, [ended, named, slow, refund, plain]);
-    let workflow = Some("refund".to_owned());
-    assert_eq!(listed(stage, Filter { workflow, ..all.clone() }).await, [refund]);
-    let queue = Some("slow".to_owned());
-    assert_eq!(listed(stage, Filter { queue: queue.clone(), ..all.clone() }).await, [slow]);
-    let key = Some("order-1".to_owned());
-    assert_eq!(listed(stage, Filter { key: key.clone(), ..all.clone() }).await, [named]);
-    let states = vec![RunState::Cancelled, RunState::Failed];
-    assert_eq!(listed(stage, Filter { states, ..all.clone() }).await, [ended]);
-    assert_eq!(listed(stage, Filter { queue, key, ..all }).await, []);
+    let mut slow = new_run();
+    slow.queue = "slow".to_owned();
+    let mut refund = new_run();
+    refund.workflow = "refund".to_owned();
+    let named = keyed("order-1", 1, OnConflict::Existing);
+    let ended = new_run();
+    for run in [&slow, &refund, &named, &ended] {
+        stage.start(run.clone()).await;
+    }
+    stage.store.cancel(ended.id).await.unwrap();
+    let with = |set: fn(&mut Filter)| {
+        let mut filter = Filter::default();
+        set(&mut filter);
+        listed(stage, filter)
+    };
+    let mut all = vec![slow.id, refund.id, named.id, ended.id];
+    all.sort_by(|one, other| other.cmp(one));
+    assert_eq!(with(|_| ()).await, all);
+    assert_eq!(with(|it| it.workflow = Some("refund".into())).await, [refund.id]);
+    assert_eq!(with(|it| it.queue = Some("slow".into())).await, [slow.id]);
+    assert_eq!(with(|it| it.key = Some("order-1".into())).await, [named.id]);
+    assert_eq!(with(|it| it.states = vec![RunState::Cancelled]).await, [ended.id]);
+    let neither = with(|it| {
+        it.queue = Some("slow".into());
+        it.key = Some("order-1".into());
+    });
+    assert_eq!(neither.await, []);
 }
 
 /// A filter by time takes what was created at its beginning, and nothing from its end on.

@@ -1,6 +1,9 @@
 //! Pruning: only what ended, only what is old, in bounded batches.
 
+use tokio::task::JoinSet;
+
 use super::stage::*;
+use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{End, Error, Prune, Pruned, StartedHow, Which};
 use crate::{OnConflict, RunId, RunState};
 
@@ -59,6 +62,25 @@ pub async fn prune_is_bounded(stage: &Stage) {
     assert_eq!(stage.state(ended[2]).await, RunState::Completed, "the youngest is left");
     let second = stage.store.prune(prune).await.unwrap();
     assert_eq!(second, Pruned { runs: 1, more: false });
+}
+
+/// A prune deletes a bounded number of runs, whatever its limit says.
+pub async fn prune_is_bounded_whatever_its_limit(stage: &Stage) {
+    let runs: Vec<_> = (0..PRUNE_BATCH_MAX).map(|_| new_run()).collect();
+    stage.store.start(runs.clone()).await.unwrap();
+    let last = stage.start(new_run()).await;
+    let mut cancelling = JoinSet::new();
+    for run in runs.into_iter().map(|run| run.id).chain([last]) {
+        let store = stage.store.clone();
+        cancelling.spawn(async move { store.cancel(run).await.unwrap() });
+    }
+    cancelling.join_all().await;
+    let mut prune = all();
+    prune.limit = usize::MAX;
+    let first = stage.store.prune(prune.clone()).await.unwrap();
+    assert_eq!((first.runs, first.more), (PRUNE_BATCH_MAX as u64, true));
+    let second = stage.store.prune(prune).await.unwrap();
+    assert_eq!((second.runs, second.more), (1, false));
 }
 
 /// A dry run counts without a limit and deletes nothing.

@@ -1,7 +1,7 @@
 //! Retrying a failed or stuck run.
 
 use super::stage::*;
-use crate::store::{Conflict, End, Error, Settle};
+use crate::store::{Conflict, End, Error, NewRun, Settle};
 use crate::{Entry, Failure, RunState};
 
 /// A retry queues a failed run and voids, visibly, what ended it.
@@ -49,6 +49,15 @@ pub async fn retry_without_a_failed_step_voids_nothing(stage: &Stage) {
     assert_eq!(steps(&worker.take_whole(lease.run).await.history), [(1, "ocr")]);
 }
 
+/// A retried run has no deadline: the one it had may be what it failed by.
+pub async fn retried_run_has_no_deadline(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(NewRun { timeout_ms: Some(100), ..new_run() }).await;
+    let lease = worker.take(run).await;
+    stage.settle(lease, failed_at("pay")).await.unwrap();
+    assert_eq!(stage.store.retry(run).await.unwrap().deadline_at, None);
+}
+
 /// A retry that is repeated, before or after the next claim, changes nothing.
 pub async fn retry_twice(stage: &Stage) {
     let worker = stage.worker().await;
@@ -78,6 +87,17 @@ pub async fn retry_of_a_run_that_did_not_fail_is_refused(stage: &Stage) {
         assert_conflict(stage.store.retry(run).await, Conflict::NotFailed { run });
     }
     stage.assert_unchanged(&before).await;
+}
+
+/// A retry is no longer known as a repeat once the attempt after it has settled.
+pub async fn retry_is_forgotten_after_the_next_settle(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.settled(&worker, failed_at("pay")).await.run;
+    stage.store.retry(run).await.unwrap();
+    let lease = worker.take(run).await;
+    stage.settle(lease, End::Released).await.unwrap();
+    assert_eq!(stage.run(run).await.retried_at, None);
+    assert_conflict(stage.store.retry(run).await, Conflict::NotFailed { run });
 }
 
 /// A run that failed again can be retried again.

@@ -97,6 +97,25 @@ pub async fn sweep_of_lost_runs_is_bounded(stage: &Stage) {
     assert_eq!((second.lost.len(), second.taken.len(), second.more), (0, 1, false));
 }
 
+/// The mark on the worker is what counts: it cannot write what no sweep has yet taken from it.
+pub async fn lost_worker_cannot_write_what_is_not_yet_taken(stage: &Stage) {
+    let (old, live) = (stage.worker().await, stage.worker().await);
+    start_many(stage, SWEEP_BATCH_MAX + 1, StartAt::Now).await;
+    let mut leases = Vec::new();
+    while leases.len() <= SWEEP_BATCH_MAX {
+        let claims = old.claim(CLAIM_BATCH_MAX).await;
+        leases.extend(claims.runs.into_iter().map(|claimed| claimed.lease));
+    }
+    let swept = stage.lose(&old, &live).await;
+    leases.retain(|lease| !swept.taken.contains(&lease.run));
+    assert_eq!(leases.len(), 1, "one run is left with the lost worker");
+    assert_lost(stage.record(leases[0], vec![done(1, "ocr", 1)]).await);
+    assert_lost(stage.settle(leases[0], End::Completed(json(1))).await);
+    let run = stage.run(leases[0].run).await;
+    assert_eq!((run.state, run.worker), (RunState::Running, Some(old.id)));
+    assert_eq!(live.sweep().await.taken, [run.id]);
+}
+
 /// A sweep mends a bounded number of stuck runs, and says that more are left.
 pub async fn sweep_of_stuck_runs_is_bounded(stage: &Stage) {
     let (old, new) = (stage.worker().await, stage.worker_of("build-2").await);
