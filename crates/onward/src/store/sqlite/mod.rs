@@ -73,7 +73,7 @@ impl SqliteStore {
     /// Opens the file, or creates it. Blocks: it may have to wait for another program.
     ///
     /// ```no_run
-    /// let store = onward::store::sqlite::SqliteStore::open("onward.db")?;
+    /// let store = onward::store::SqliteStore::open("onward.db")?;
     /// # Ok::<(), onward::Error>(())
     /// ```
     ///
