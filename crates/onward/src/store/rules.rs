@@ -95,11 +95,19 @@ pub(crate) struct AfterLoss {
 /// cancel is never held back, since settling it executes no user code.
 pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLoss {
     let crashes = if progressed { 0 } else { run.crashes + 1 };
-    let queued = AfterLoss { state: RunState::Queued, due_at: Some(now), waits_for: None, crashes };
+    let queued = AfterLoss {
+        state: RunState::Queued,
+        due_at: Some(now),
+        waits_for: None,
+        crashes,
+    };
     if run.cancel_at.is_some() || crashes < SUSPECT_CRASHES {
         return queued;
     }
-    let waiting = AfterLoss { state: RunState::Waiting, ..queued };
+    let waiting = AfterLoss {
+        state: RunState::Waiting,
+        ..queued
+    };
     if crashes >= CRASHES_MAX {
         let detail = format!("{crashes} workers in a row died in this run without a record");
         let code = Code::CrashLoop.as_str().to_owned();

@@ -39,8 +39,9 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
 /// Queues the runs whose time has come; says how many, and whether more are due.
 pub(super) fn wake_due(tx: &mut Tx<'_>) -> Result<(usize, bool), Fault> {
     let params = params![tx.now.as_millis(), row::limit(SWEEP_BATCH_MAX)];
-    let woken =
-        row::all(tx.conn, include_str!("sql/wake.sql"), params, |row| Ok(run_id(row.get(0)?)))?;
+    let woken = row::all(tx.conn, include_str!("sql/wake.sql"), params, |row| {
+        Ok(run_id(row.get(0)?))
+    })?;
     let count = woken.len();
     for run in woken {
         tx.changed(run);
@@ -57,7 +58,11 @@ pub(super) fn wake_due(tx: &mut Tx<'_>) -> Result<(usize, bool), Fault> {
 /// Every queue and workflow that is served, once.
 pub(super) fn served<'a>(queues: &'a [String], workflows: &'a [String]) -> Vec<(&'a str, &'a str)> {
     let mut served: Vec<_> = (queues.iter())
-        .flat_map(|queue| workflows.iter().map(|workflow| (queue.as_str(), workflow.as_str())))
+        .flat_map(|queue| {
+            workflows
+                .iter()
+                .map(|workflow| (queue.as_str(), workflow.as_str()))
+        })
         .collect();
     served.sort_unstable();
     served.dedup();
@@ -88,11 +93,7 @@ struct Candidate {
     no: i64,
 }
 
-fn take(
-    tx: &mut Tx<'_>,
-    claim: &Claim,
-    served: &[(&str, &str)],
-) -> Result<Vec<Claimed>, Fault> {
+fn take(tx: &mut Tx<'_>, claim: &Claim, served: &[(&str, &str)]) -> Result<Vec<Claimed>, Fault> {
     let limit = match claim.mode {
         ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
         ClaimMode::Suspect => claim.limit.min(1),
@@ -106,7 +107,9 @@ fn take(
     let mut runs = Vec::with_capacity(candidates.len());
     let mut bytes = 0;
     for candidate in candidates {
-        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else { continue };
+        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else {
+            continue;
+        };
         runs.push(give(tx, claim, candidate.no, claimed)?);
         bytes += size;
         if bytes > CLAIM_BYTES_MAX {
@@ -153,9 +156,14 @@ fn queued(
 /// Whether the run got stuck under this build and nobody asked to end it. What cannot be read is
 /// not kept off: claiming it is what sets it aside.
 fn is_kept_off(row: &rusqlite::Row<'_>, build: &str) -> Result<bool, Fault> {
-    let cancel_asked = row.get_ref(4)?.as_i64_or_null().is_ok_and(|time| time.is_some());
+    let cancel_asked = row
+        .get_ref(4)?
+        .as_i64_or_null()
+        .is_ok_and(|time| time.is_some());
     let builds = row.get_ref(5)?.as_bytes_or_null().unwrap_or_default();
-    let Some(builds) = builds.filter(|_| !cancel_asked) else { return Ok(false) };
+    let Some(builds) = builds.filter(|_| !cancel_asked) else {
+        return Ok(false);
+    };
     let builds: Vec<String> = serde_json::from_slice(builds).unwrap_or_default();
     Ok(builds.iter().any(|stuck| stuck == build))
 }
@@ -212,7 +220,11 @@ fn readable(tx: &mut Tx<'_>, claim: &Claim, no: i64) -> Result<Option<(Claimed, 
 
 fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> {
     let row = row::by_no(tx.conn, no)?.ok_or_else(|| Fault::data("the run is not there"))?;
-    let lease = Lease { run: row.run.id, worker: claim.worker, attempt: row.run.attempt };
+    let lease = Lease {
+        run: row.run.id,
+        worker: claim.worker,
+        attempt: row.run.attempt,
+    };
     let mut claimed = Claimed {
         lease,
         run: row.run,
@@ -265,7 +277,11 @@ fn marks(tx: &Tx<'_>, claim: &Claim) -> Result<Vec<Mark>, Fault> {
     let worker = claim.worker;
     let sql = include_str!("sql/claim_marks.sql");
     let mut marks = row::all(tx.conn, sql, [worker_blob(worker)], |row| {
-        let lease = Lease { run: run_id(row.get(0)?), worker, attempt: row.get(1)? };
+        let lease = Lease {
+            run: run_id(row.get(0)?),
+            worker,
+            attempt: row.get(1)?,
+        };
         Ok(Mark { lease })
     })?;
     marks.sort_by_key(|mark| mark.lease.run);

@@ -40,19 +40,19 @@ pub(super) struct Job<T, F> {
 
 impl<T, F> Job<T, F> {
     pub(super) fn new(verb: F, points: Option<Points>) -> Self {
-        Self { verb, points, answer: None, caller: None }
+        Self {
+            verb,
+            points,
+            answer: None,
+            caller: None,
+        }
     }
 
-    /// Where the answer arrives once the write is queued.
+    /// Where the answer arrives.
     pub(super) fn receiver(&mut self) -> oneshot::Receiver<Result<T, Error>> {
         let (caller, receiver) = oneshot::channel();
         self.caller = Some(caller);
         receiver
-    }
-
-    /// The answer of a write that was committed in place.
-    pub(super) fn into_answer(self) -> Option<Result<T, Error>> {
-        self.answer
     }
 }
 

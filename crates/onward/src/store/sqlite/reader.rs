@@ -26,7 +26,11 @@ pub(super) struct Readers {
 
 impl Readers {
     pub(super) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
-        Self { path, busy_timeout, idle: Mutex::default() }
+        Self {
+            path,
+            busy_timeout,
+            idle: Mutex::default(),
+        }
     }
 
     /// Looks at one state of the database, on a thread where that may block.
@@ -42,10 +46,7 @@ impl Readers {
         })
     }
 
-    fn look_here<T>(
-        &self,
-        look: impl FnOnce(&Connection) -> Result<T, Fault>,
-    ) -> Result<T, Error> {
+    fn look_here<T>(&self, look: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Error> {
         let idle = self.idle().pop();
         let conn = idle.map_or_else(|| open::reader(&self.path, self.busy_timeout), Ok)?;
         let snapshot = conn.unchecked_transaction().map_err(Fault::from)?;

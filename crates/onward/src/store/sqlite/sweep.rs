@@ -70,7 +70,12 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let (taken, more_to_take) = take_back(tx, sweep.worker)?;
     let (woken, more_to_wake) = wake_due(tx)?;
     mend_stuck(tx, sweep.worker)?;
-    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake })
+    Ok(Swept {
+        lost,
+        taken,
+        woken,
+        more: more_to_take || more_to_wake,
+    })
 }
 
 fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {
@@ -102,7 +107,9 @@ fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), F
         let sql = include_str!("sql/sweep_holder.sql");
         let holder: Option<Option<[u8; 16]>> =
             row::first(tx.conn, sql, [&last], |row| Ok(row.get(0)?))?;
-        let Some(holder) = holder.flatten() else { break };
+        let Some(holder) = holder.flatten() else {
+            break;
+        };
         last = holder.to_vec();
         let worker = worker_id(holder);
         if worker == sweeper || !tx.is_lost(worker)? {
@@ -111,7 +118,9 @@ fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), F
         let room = SWEEP_BATCH_MAX + 1 - orphaned.len();
         let params = params![holder, row::limit(room)];
         let sql = include_str!("sql/sweep_held.sql");
-        let held = row::all(tx.conn, sql, params, |row| Ok((run_id(row.get(1)?), row.get(0)?)))?;
+        let held = row::all(tx.conn, sql, params, |row| {
+            Ok((run_id(row.get(1)?), row.get(0)?))
+        })?;
         orphaned.extend(held);
     }
     orphaned.sort_unstable();
@@ -158,7 +167,10 @@ fn add_stuck_build(row: &mut Row) {
 }
 
 fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
-    tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
+    tx.execute(
+        include_str!("sql/sweep_mend.sql"),
+        params![no, tx.now.as_millis()],
+    )?;
     tx.work();
     Ok(())
 }
@@ -191,7 +203,10 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(), Fault> {
     mendable.sort_unstable();
     mendable.truncate(SWEEP_BATCH_MAX);
     for (run, no) in mendable {
-        tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
+        tx.execute(
+            include_str!("sql/sweep_mend.sql"),
+            params![no, tx.now.as_millis()],
+        )?;
         tx.changed(run);
         tx.work();
     }
