@@ -65,11 +65,7 @@ impl From<SystemTime> for Timestamp {
 impl From<Timestamp> for SystemTime {
     fn from(time: Timestamp) -> Self {
         let distance = Duration::from_millis(time.0.unsigned_abs());
-        if time.0 >= 0 {
-            UNIX_EPOCH + distance
-        } else {
-            UNIX_EPOCH - distance
-        }
+        if time.0 >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
     }
 }
 
@@ -77,11 +73,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The formatter takes years 1970 to 9999; anything else is shown as a number.
         if (0..=253_402_300_799_999).contains(&self.0) {
-            write!(
-                f,
-                "{}",
-                humantime::format_rfc3339_millis(SystemTime::from(*self))
-            )
+            write!(f, "{}", humantime::format_rfc3339_millis(SystemTime::from(*self)))
         } else {
             write!(f, "{} ms", self.0)
         }
@@ -154,10 +146,7 @@ impl TestClock {
     /// A clock that stands at a fixed moment in 2026.
     pub fn new() -> Self {
         let now = AtomicI64::new(1_767_225_600_000);
-        Self(Arc::new(TestClockState {
-            now,
-            moved: Notify::new(),
-        }))
+        Self(Arc::new(TestClockState { now, moved: Notify::new() }))
     }
 
     /// Moves the clock forward and wakes whoever sleeps on it.

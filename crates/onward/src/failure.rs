@@ -67,7 +67,10 @@ impl Failure {
     }
 
     /// A failure whose next try should come after `delay`.
-    pub fn retry_after(delay: Duration, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+    pub fn retry_after(
+        delay: Duration,
+        error: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
         let mut failure = Self::new(error);
         failure.0.retry_after = Some(delay);
         failure
@@ -102,10 +105,7 @@ impl Failure {
     pub fn details<T: Serialize + ?Sized>(mut self, details: &T) -> Self {
         match Json::of(details) {
             Ok(json) => self.0.details = Some(json),
-            Err(error) => self
-                .0
-                .message
-                .push_str(&format!(" (details left out: {error})")),
+            Err(error) => self.0.message.push_str(&format!(" (details left out: {error})")),
         }
         self
     }

@@ -191,10 +191,7 @@ mod tests {
     #[test]
     fn writing_style_does_not_change_a_fingerprint() {
         let base = fingerprint(r#"{"a":1,"b":[1,2]}"#);
-        assert_eq!(
-            base,
-            fingerprint(r#"{ "b": [1.0, 2], "a": 1.0, "c": null }"#)
-        );
+        assert_eq!(base, fingerprint(r#"{ "b": [1.0, 2], "a": 1.0, "c": null }"#));
         assert_eq!(fingerprint("0"), fingerprint("-0.0"));
     }
 

@@ -45,10 +45,7 @@ impl Key {
     /// # Errors
     /// `not_serializable` and `payload_too_large`, as for an input.
     pub fn hash<T: Serialize + ?Sized>(purpose: &str, payload: &T) -> Result<Self, Error> {
-        Ok(Self::of([
-            purpose,
-            &Json::of(payload)?.fingerprint().to_string(),
-        ]))
+        Ok(Self::of([purpose, &Json::of(payload)?.fingerprint().to_string()]))
     }
 
     /// The key as text.

@@ -39,6 +39,8 @@ mod why;
 pub mod store;
 
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod failpoint;
 mod failure;

@@ -38,15 +38,9 @@ pub struct Retry {
 
 #[derive(Clone)]
 enum Delay {
-    Exponential {
-        first: Duration,
-    },
-    Fixed {
-        each: Duration,
-    },
-    Custom {
-        of: Arc<dyn Fn(u32) -> Duration + Send + Sync>,
-    },
+    Exponential { first: Duration },
+    Fixed { each: Duration },
+    Custom { of: Arc<dyn Fn(u32) -> Duration + Send + Sync> },
 }
 
 /// What has happened to a step so far.
@@ -82,13 +76,7 @@ impl Retry {
     }
 
     fn with(delay: Delay) -> Self {
-        Self {
-            delay,
-            tries: 5,
-            cap: Duration::from_secs(30),
-            within: None,
-            wanted: None,
-        }
+        Self { delay, tries: 5, cap: Duration::from_secs(30), within: None, wanted: None }
     }
 
     /// How many tries there are in all; at least one.
@@ -139,10 +127,7 @@ impl Retry {
             Delay::Custom { of } => of(tried.number),
             Delay::Exponential { first } => {
                 let factor = 2_u32.saturating_pow(tried.number.saturating_sub(1));
-                first
-                    .saturating_mul(factor)
-                    .min(self.cap)
-                    .mul_f64(tried.chance.clamp(0.0, 1.0))
+                first.saturating_mul(factor).min(self.cap).mul_f64(tried.chance.clamp(0.0, 1.0))
             }
         }
     }
@@ -156,10 +141,7 @@ impl Default for Retry {
 
 impl fmt::Debug for Retry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Retry")
-            .field("tries", &self.tries)
-            .field("cap", &self.cap)
-            .finish()
+        f.debug_struct("Retry").field("tries", &self.tries).field("cap", &self.cap).finish()
     }
 }
 
@@ -168,20 +150,15 @@ mod tests {
     use super::*;
 
     fn tried(number: u32) -> Tried {
-        Tried {
-            number,
-            elapsed: Duration::ZERO,
-            chance: 1.0,
-        }
+        Tried { number, elapsed: Duration::ZERO, chance: 1.0 }
     }
 
     #[test]
     fn delays_double_up_to_the_cap() {
         let retry = Retry::exponential(Duration::from_millis(200)).tries(100);
         let failure = Failure::new("x");
-        let pauses: Vec<_> = [1, 2, 3, 50]
-            .map(|n| retry.next(tried(n), &failure).unwrap().as_millis())
-            .into();
+        let pauses: Vec<_> =
+            [1, 2, 3, 50].map(|n| retry.next(tried(n), &failure).unwrap().as_millis()).into();
         assert_eq!(pauses, [200, 400, 800, 30_000]);
     }
 
@@ -195,29 +172,19 @@ mod tests {
 
     #[test]
     fn a_fatal_failure_is_final() {
-        assert!(
-            Retry::default()
-                .next(tried(1), &Failure::fatal("x"))
-                .is_none()
-        );
+        assert!(Retry::default().next(tried(1), &Failure::fatal("x")).is_none());
     }
 
     #[test]
     fn the_other_side_names_the_delay() {
         let failure = Failure::retry_after(Duration::from_secs(7), "busy");
-        assert_eq!(
-            Retry::default().next(tried(1), &failure),
-            Some(Duration::from_secs(7))
-        );
+        assert_eq!(Retry::default().next(tried(1), &failure), Some(Duration::from_secs(7)));
     }
 
     #[test]
     fn the_total_time_is_kept() {
         let retry = Retry::fixed(Duration::from_secs(5)).within(Duration::from_secs(12));
-        let late = Tried {
-            elapsed: Duration::from_secs(8),
-            ..tried(2)
-        };
+        let late = Tried { elapsed: Duration::from_secs(8), ..tried(2) };
         assert!(retry.next(tried(1), &Failure::new("x")).is_some());
         assert!(retry.next(late, &Failure::new("x")).is_none());
     }
@@ -226,10 +193,6 @@ mod tests {
     fn retry_if_is_asked() {
         let retry = Retry::default().retry_if(|failure| failure.is("busy"));
         assert!(retry.next(tried(1), &Failure::new("x")).is_none());
-        assert!(
-            retry
-                .next(tried(1), &Failure::new("x").code("busy"))
-                .is_some()
-        );
+        assert!(retry.next(tried(1), &Failure::new("x").code("busy")).is_some());
     }
 }

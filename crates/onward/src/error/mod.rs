@@ -41,13 +41,7 @@ struct Inner {
 
 impl Error {
     pub(crate) fn new(code: Code) -> Self {
-        Self(Box::new(Inner {
-            code,
-            about: None,
-            run: None,
-            failure: None,
-            source: None,
-        }))
+        Self(Box::new(Inner { code, about: None, run: None, failure: None, source: None }))
     }
 
     pub(crate) fn about(mut self, about: impl Into<String>) -> Self {
@@ -66,9 +60,7 @@ impl Error {
     }
 
     pub(crate) fn run_failed(run: RunId, failure: Failure) -> Self {
-        let mut error = Self::new(Code::RunFailed)
-            .of_run(run)
-            .about(failure.to_string());
+        let mut error = Self::new(Code::RunFailed).of_run(run).about(failure.to_string());
         error.0.failure = Some(failure);
         error
     }
@@ -83,9 +75,7 @@ impl Error {
     }
 
     pub(crate) fn type_mismatch(wanted: &str, source: serde_json::Error) -> Self {
-        Self::new(Code::TypeMismatch)
-            .about(format!("read as {wanted}"))
-            .because(source)
+        Self::new(Code::TypeMismatch).about(format!("read as {wanted}")).because(source)
     }
 
     /// What went wrong, as a stable name.
@@ -133,10 +123,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_ref()
-            .map(|source| source.as_ref() as &(dyn StdError + 'static))
+        self.0.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
     }
 }
 
@@ -190,10 +177,7 @@ pub(crate) fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(),
     }
     if text.len() > bytes_max {
         let start: String = text.chars().take(40).collect();
-        let about = format!(
-            "the {what} {start:?}… has {} bytes, limit {bytes_max}",
-            text.len()
-        );
+        let about = format!("the {what} {start:?}… has {} bytes, limit {bytes_max}", text.len());
         return Err(Error::new(Code::InvalidName).about(about));
     }
     Ok(())

@@ -51,10 +51,7 @@ impl RunState {
 
     /// Whether nothing more can happen to the run.
     pub const fn is_final(self) -> bool {
-        matches!(
-            self,
-            RunState::Completed | RunState::Failed | RunState::Cancelled
-        )
+        matches!(self, RunState::Completed | RunState::Failed | RunState::Cancelled)
     }
 }
 

@@ -39,11 +39,7 @@ pub(crate) fn explicit(name: &str, id: &str) -> String {
 
 /// The step part for a step of the engine itself, such as a timer.
 pub(crate) fn engine(name: &str, number: u32) -> String {
-    if number > 1 {
-        format!("${name}#{number}")
-    } else {
-        format!("${name}")
-    }
+    if number > 1 { format!("${name}#{number}") } else { format!("${name}") }
 }
 
 fn escaped(name: &str) -> String {
@@ -96,12 +92,7 @@ mod tests {
 
     #[test]
     fn ids_are_header_safe_and_bounded() {
-        for name in [
-            "naïve ☃",
-            "tab\tnew\nline\0",
-            " edges ",
-            &"long ".repeat(100),
-        ] {
+        for name in ["naïve ☃", "tab\tnew\nline\0", " edges ", &"long ".repeat(100)] {
             for id in [numbered(name, 7), explicit(name, name)] {
                 assert!(id.len() <= STEP_PART_BYTES_MAX, "{id}");
                 assert!(id.bytes().all(|b| (b' '..=b'~').contains(&b)), "{id}");

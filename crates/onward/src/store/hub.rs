@@ -36,11 +36,7 @@ impl Hub {
             Topic::Work => Waiter::new(Arc::clone(&self.work), None),
             Topic::Run(run) => {
                 let notify = Arc::clone(lock(&self.runs).entry(run).or_default());
-                let leave = Leave {
-                    run,
-                    notify: Arc::clone(&notify),
-                    runs: Arc::clone(&self.runs),
-                };
+                let leave = Leave { run, notify: Arc::clone(&notify), runs: Arc::clone(&self.runs) };
                 Waiter::new(notify, Some(leave))
             }
         }
@@ -74,9 +70,7 @@ impl Hub {
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub")
-            .field("runs", &lock(&self.runs).len())
-            .finish()
+        f.debug_struct("Hub").field("runs", &lock(&self.runs).len()).finish()
     }
 }
 
@@ -88,17 +82,17 @@ pub struct Waiter {
 
 impl Waiter {
     fn new(notify: Arc<Notify>, leave: Option<Leave>) -> Self {
-        Self {
-            notified: Box::pin(notify.notified_owned()),
-            _leave: leave,
-        }
+        Self { notified: Box::pin(notify.notified_owned()), _leave: leave }
     }
 }
 
 impl Future for Waiter {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         self.notified.as_mut().poll(cx)
     }
 }

@@ -64,13 +64,18 @@ pub(crate) enum KeyMet {
     Taken,
 }
 
-/// What a start with this policy does when a run in `state` has its key.
-pub(crate) fn key_met(on_conflict: OnConflict, same_input: bool, state: RunState) -> KeyMet {
+/// What a start with this policy does when `run` has its key.
+///
+/// A run that is queued or running because of an earlier retry meets `RetryFailed` as it meets
+/// another `retry`: it is told that it goes on, so that a repeat after a lost answer is not
+/// counted as a duplicate.
+pub(crate) fn key_met(on_conflict: OnConflict, same_input: bool, run: &Run) -> KeyMet {
     match on_conflict {
         OnConflict::Replace => KeyMet::Replace,
         OnConflict::Reject => KeyMet::Taken,
         OnConflict::Existing | OnConflict::RetryFailed if !same_input => KeyMet::OtherInput,
-        OnConflict::RetryFailed if state == RunState::Failed => KeyMet::Retry,
+        OnConflict::RetryFailed if run.state == RunState::Failed => KeyMet::Retry,
+        OnConflict::RetryFailed if matches!(retrying(run), Ok(false)) => KeyMet::Retry,
         OnConflict::Existing | OnConflict::RetryFailed => KeyMet::Existing,
     }
 }
@@ -95,19 +100,11 @@ pub(crate) struct AfterLoss {
 /// cancel is never held back, since settling it executes no user code.
 pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLoss {
     let crashes = if progressed { 0 } else { run.crashes + 1 };
-    let queued = AfterLoss {
-        state: RunState::Queued,
-        due_at: Some(now),
-        waits_for: None,
-        crashes,
-    };
+    let queued = AfterLoss { state: RunState::Queued, due_at: Some(now), waits_for: None, crashes };
     if run.cancel_at.is_some() || crashes < SUSPECT_CRASHES {
         return queued;
     }
-    let waiting = AfterLoss {
-        state: RunState::Waiting,
-        ..queued
-    };
+    let waiting = AfterLoss { state: RunState::Waiting, ..queued };
     if crashes >= CRASHES_MAX {
         let detail = format!("{crashes} workers in a row died in this run without a record");
         let code = Code::CrashLoop.as_str().to_owned();

@@ -18,9 +18,7 @@ pub(super) fn claim(state: &mut State, claim: &Claim, now: Timestamp) -> Result<
         runs,
         marks: marks(state, claim.worker),
         next_due: waiting.filter_map(|run| run.due_at).min(),
-        more: live
-            .clone()
-            .any(|run| fits(claim, ClaimMode::Ordinary, run)),
+        more: live.clone().any(|run| fits(claim, ClaimMode::Ordinary, run)),
         suspect: live.clone().any(|run| fits(claim, ClaimMode::Suspect, run)),
     })
 }
@@ -45,10 +43,9 @@ pub(super) fn wake_due(state: &mut State, now: Timestamp) -> (usize, bool) {
 
 /// The runs that this claim took when it was first made.
 fn taken_before(state: &State, claim: &Claim) -> Vec<Claimed> {
-    let held = state
-        .runs
-        .values()
-        .filter(|row| row.run.worker == Some(claim.worker) && row.ticket == Some(claim.ticket));
+    let held = state.runs.values().filter(|row| {
+        row.run.worker == Some(claim.worker) && row.ticket == Some(claim.ticket)
+    });
     held.map(Row::claimed).collect()
 }
 
@@ -66,9 +63,7 @@ fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
     let mut runs = Vec::new();
     let mut bytes = 0;
     for (_, _, run) in queued.into_iter().take(limit) {
-        let Some(row) = state.runs.get_mut(&run) else {
-            continue;
-        };
+        let Some(row) = state.runs.get_mut(&run) else { continue };
         row.claim(claim.worker, claim.build.clone(), Some(claim.ticket), now);
         bytes += row.records.iter().map(Record::bytes).sum::<usize>();
         runs.push(row.claimed());
@@ -95,36 +90,18 @@ fn marks(state: &State, worker: WorkerId) -> Vec<Mark> {
         run.state == RunState::Running && run.worker == Some(worker) && run.cancel_at.is_some()
     });
     marked
-        .map(|run| Mark {
-            lease: Lease {
-                run: run.id,
-                worker,
-                attempt: run.attempt,
-            },
-        })
+        .map(|run| Mark { lease: Lease { run: run.id, worker, attempt: run.attempt } })
         .collect()
 }
 
 impl Row {
     fn claimed(&self) -> Claimed {
         let worker = self.run.worker.unwrap_or_default();
-        let builds = self
-            .attempts
-            .iter()
-            .map(|(number, trace)| (*number, trace.build.clone()));
+        let builds = self.attempts.iter().map(|(number, trace)| (*number, trace.build.clone()));
         Claimed {
-            lease: Lease {
-                run: self.run.id,
-                worker,
-                attempt: self.run.attempt,
-            },
+            lease: Lease { run: self.run.id, worker, attempt: self.run.attempt },
             run: self.run.clone(),
-            history: self
-                .records
-                .iter()
-                .filter(|r| r.voided_at.is_none())
-                .cloned()
-                .collect(),
+            history: self.records.iter().filter(|r| r.voided_at.is_none()).cloned().collect(),
             last_seq: self.records.last().map_or(0, |record| record.seq),
             builds: builds.collect(),
         }

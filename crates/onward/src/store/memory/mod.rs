@@ -78,11 +78,7 @@ impl MemoryStore {
 
     /// An empty store on a clock of the caller's.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            hub: Hub::default(),
-            state: Mutex::default(),
-        }
+        Self { clock, hub: Hub::default(), state: Mutex::default() }
     }
 
     /// Executes one verb as a transaction: alone, at one time, all or nothing.
@@ -124,10 +120,7 @@ impl Store for MemoryStore {
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
         self.transact(|state, now| {
-            Ok(runs
-                .into_iter()
-                .map(|run| start::start(state, run, now))
-                .collect())
+            Ok(runs.into_iter().map(|run| start::start(state, run, now)).collect())
         })
     }
 
@@ -206,9 +199,7 @@ impl Store for MemoryStore {
                 Which::Id(id) => Some(id),
                 Which::Key { workflow, key } => state.live_key(workflow, key, now).map(|k| k.run),
             };
-            Ok(id
-                .and_then(|id| state.runs.get(&id))
-                .map(|row| row.run.clone()))
+            Ok(id.and_then(|id| state.runs.get(&id)).map(|row| row.run.clone()))
         })
     }
 
@@ -245,16 +236,8 @@ impl Store for MemoryStore {
     fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates> {
         self.read(|state| {
             let row = state.row(run)?;
-            let latest = row
-                .duplicates
-                .iter()
-                .rev()
-                .map(|(_, kept)| kept.clone())
-                .collect();
-            Ok(Duplicates {
-                count: row.run.duplicates,
-                latest,
-            })
+            let latest = row.duplicates.iter().rev().map(|(_, kept)| kept.clone()).collect();
+            Ok(Duplicates { count: row.run.duplicates, latest })
         })
     }
 
@@ -324,9 +307,7 @@ impl State {
 
     /// Puts a run into a final state and lets the one behind it go.
     fn end(&mut self, run: RunId, state: RunState, now: Timestamp) {
-        let Some(row) = self.runs.get_mut(&run) else {
-            return;
-        };
+        let Some(row) = self.runs.get_mut(&run) else { return };
         row.run.state = state;
         row.run.finished_at = Some(now);
         row.run.due_at = None;
@@ -352,10 +333,7 @@ impl State {
             .collect();
         old.sort();
         if prune.dry_run {
-            return Pruned {
-                runs: old.len() as u64,
-                more: false,
-            };
+            return Pruned { runs: old.len() as u64, more: false };
         }
         let limit = prune.limit.min(PRUNE_BATCH_MAX);
         let more = old.len() > limit;
@@ -364,10 +342,7 @@ impl State {
             self.runs.remove(run);
             self.keys.retain(|_, key| key.run != *run);
         }
-        Pruned {
-            runs: old.len() as u64,
-            more,
-        }
+        Pruned { runs: old.len() as u64, more }
     }
 
     fn stats(&self) -> Stats {
@@ -385,10 +360,7 @@ impl State {
 
     fn worker_info(&self, row: &WorkerRow) -> WorkerInfo {
         let worker = row.worker.clone();
-        let held = self
-            .runs
-            .values()
-            .filter(|row| row.run.worker == Some(worker.id));
+        let held = self.runs.values().filter(|row| row.run.worker == Some(worker.id));
         WorkerInfo {
             id: worker.id,
             build: worker.build,
@@ -427,35 +399,18 @@ impl Row {
     /// Keeps what a late repeat of this attempt's settle is recognised by.
     fn trace(&mut self, settled: Option<Settled>) {
         let build = self.run.build.clone().unwrap_or_default();
-        self.attempts
-            .insert(self.run.attempt, Trace { build, settled });
+        self.attempts.insert(self.run.attempt, Trace { build, settled });
     }
 }
 
 fn matches(filter: &Filter, run: &Run) -> bool {
-    filter
-        .workflow
-        .as_ref()
-        .is_none_or(|workflow| *workflow == run.workflow)
+    filter.workflow.as_ref().is_none_or(|workflow| *workflow == run.workflow)
         && (filter.states.is_empty() || filter.states.contains(&run.state))
-        && filter
-            .queue
-            .as_ref()
-            .is_none_or(|queue| *queue == run.queue)
-        && filter
-            .key
-            .as_ref()
-            .is_none_or(|key| Some(key) == run.key.as_ref())
-        && filter
-            .tags
-            .iter()
-            .all(|(name, value)| run.tags.get(name) == Some(value))
-        && filter
-            .created_from
-            .is_none_or(|from| run.created_at >= from)
-        && filter
-            .created_before
-            .is_none_or(|before| run.created_at < before)
+        && filter.queue.as_ref().is_none_or(|queue| *queue == run.queue)
+        && filter.key.as_ref().is_none_or(|key| Some(key) == run.key.as_ref())
+        && filter.tags.iter().all(|(name, value)| run.tags.get(name) == Some(value))
+        && filter.created_from.is_none_or(|from| run.created_at >= from)
+        && filter.created_before.is_none_or(|before| run.created_at < before)
 }
 
 impl Default for MemoryStore {
@@ -466,8 +421,6 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("runs", &self.lock().runs.len())
-            .finish()
+        f.debug_struct("MemoryStore").field("runs", &self.lock().runs.len()).finish()
     }
 }

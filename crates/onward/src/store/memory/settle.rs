@@ -3,7 +3,11 @@
 use super::*;
 use crate::{Code, Json};
 
-pub(super) fn record(state: &mut State, lease: Lease, records: Vec<Record>) -> Result<(), Error> {
+pub(super) fn record(
+    state: &mut State,
+    lease: Lease,
+    records: Vec<Record>,
+) -> Result<(), Error> {
     let new = not_yet_there(state, lease, records);
     if new.is_empty() {
         return Ok(());
@@ -14,9 +18,7 @@ pub(super) fn record(state: &mut State, lease: Lease, records: Vec<Record>) -> R
 
 /// The records of which no identical row is there.
 fn not_yet_there(state: &State, lease: Lease, mut records: Vec<Record>) -> Vec<Record> {
-    records
-        .iter_mut()
-        .for_each(|record| record.attempt = lease.attempt);
+    records.iter_mut().for_each(|record| record.attempt = lease.attempt);
     if let Some(row) = state.runs.get(&lease.run) {
         records.retain(|new| !row.records.iter().any(|old| is_same(old, new)));
     }
@@ -33,15 +35,8 @@ fn is_same(old: &Record, new: &Record) -> bool {
 }
 
 fn fenced(state: &State, lease: Lease) -> Result<(), Error> {
-    let held = state
-        .runs
-        .get(&lease.run)
-        .is_some_and(|row| row.is_held_by(lease));
-    if held && !state.is_lost(lease.worker) {
-        Ok(())
-    } else {
-        Err(Error::LeaseLost)
-    }
+    let held = state.runs.get(&lease.run).is_some_and(|row| row.is_held_by(lease));
+    if held && !state.is_lost(lease.worker) { Ok(()) } else { Err(Error::LeaseLost) }
 }
 
 fn add(state: &mut State, lease: Lease, new: Vec<Record>) -> Result<(), Error> {
@@ -54,12 +49,7 @@ fn add(state: &mut State, lease: Lease, new: Vec<Record>) -> Result<(), Error> {
         old.seq == new.seq || ends_same_step
     };
     for (place, record) in new.iter().enumerate() {
-        if row
-            .records
-            .iter()
-            .chain(&new[..place])
-            .any(|old| clash(old, record))
-        {
+        if row.records.iter().chain(&new[..place]).any(|old| clash(old, record)) {
             return Err(Error::Conflict(Conflict::Record { run: lease.run }));
         }
     }
@@ -74,10 +64,7 @@ pub(super) fn settle(
     settle: Settle,
     now: Timestamp,
 ) -> Result<Settled, Error> {
-    let trace = state
-        .runs
-        .get(&lease.run)
-        .and_then(|row| row.attempts.get(&lease.attempt));
+    let trace = state.runs.get(&lease.run).and_then(|row| row.attempts.get(&lease.attempt));
     if let Some(settled) = trace.and_then(|trace| trace.settled) {
         return Ok(settled);
     }
@@ -103,9 +90,7 @@ fn end(state: &mut State, run: RunId, end: End, now: Timestamp) -> Result<Settle
     row.run.retried_at = None;
     match end {
         End::Stuck { code, detail, .. } => row.stick(code, detail, settled, now),
-        End::Parked {
-            wake_at, waits_for, ..
-        } => row.park(wake_at, waits_for, settled, now),
+        End::Parked { wake_at, waits_for, .. } => row.park(wake_at, waits_for, settled, now),
         End::Released => row.queue(now),
         End::Completed(output) => {
             row.run.output = Some(output);
@@ -156,11 +141,7 @@ fn continue_as(
     {
         *run = next;
     }
-    state
-        .keys
-        .values_mut()
-        .filter(|key| key.run == run)
-        .for_each(|key| key.run = next);
+    state.keys.values_mut().filter(|key| key.run == run).for_each(|key| key.run = next);
     Ok(())
 }
 

@@ -6,16 +6,10 @@ use crate::store::rules::KeyMet;
 
 pub(super) fn start(state: &mut State, new: NewRun, now: Timestamp) -> Result<Started, Error> {
     if let Some(row) = state.runs.get(&new.id) {
-        return Ok(Started {
-            run: new.id,
-            how: how_again(row, &new),
-            at: row.run.created_at,
-        });
+        return Ok(Started { run: new.id, how: how_again(row, &new), at: row.run.created_at });
     }
     let holder = new.key.as_ref().and_then(|key| {
-        state
-            .live_key(new.workflow.clone(), key.key.clone(), now)
-            .map(|row| row.run)
+        state.live_key(new.workflow.clone(), key.key.clone(), now).map(|row| row.run)
     });
     match (holder, &new.key) {
         (Some(holder), Some(key)) => {
@@ -31,11 +25,7 @@ fn how_again(row: &Row, new: &NewRun) -> StartedHow {
     let held = new.claimant.as_ref().is_some_and(|claimant| {
         row.run.worker == Some(claimant.worker) && row.run.attempt == 1 && row.ticket.is_none()
     });
-    if held && row.records.is_empty() {
-        StartedHow::Claimed
-    } else {
-        StartedHow::New
-    }
+    if held && row.records.is_empty() { StartedHow::Claimed } else { StartedHow::New }
 }
 
 fn meet_key(
@@ -50,39 +40,32 @@ fn meet_key(
     let same_input = state
         .live_key(new.workflow.clone(), key.key.clone(), now)
         .is_some_and(|row| row.fingerprint == key.fingerprint);
-    let met = rules::key_met(key.on_conflict, same_input, row.run.state);
+    let met = rules::key_met(key.on_conflict, same_input, &row.run);
     match met {
         KeyMet::Replace => return replace(state, new, holder, now),
         KeyMet::Retry => {
             state.retry(holder, now)?;
-            return Ok(Started {
-                run: holder,
-                how: StartedHow::Retried,
-                at: created_at,
-            });
+            return Ok(Started { run: holder, how: StartedHow::Retried, at: created_at });
         }
         KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {}
     }
-    let duplicate = Duplicate {
-        at: now,
-        caller: new.caller,
-        same_input,
-    };
+    let duplicate = Duplicate { at: now, caller: new.caller, same_input };
     state.row_mut(holder)?.add_duplicate(new.id, duplicate);
     match met {
         KeyMet::OtherInput => Err(Error::Conflict(Conflict::KeyInput { run: holder })),
         KeyMet::Taken => Err(Error::Conflict(Conflict::KeyTaken { run: holder })),
-        _ => Ok(Started {
-            run: holder,
-            how: StartedHow::Existing,
-            at: created_at,
-        }),
+        _ => Ok(Started { run: holder, how: StartedHow::Existing, at: created_at }),
     }
 }
 
 /// Ends the run that has the key and starts the new one behind it: behind the run that one was
 /// itself waiting for, if it ends at once.
-fn replace(state: &mut State, new: NewRun, old: RunId, now: Timestamp) -> Result<Started, Error> {
+fn replace(
+    state: &mut State,
+    new: NewRun,
+    old: RunId,
+    now: Timestamp,
+) -> Result<Started, Error> {
     let ahead = match &state.row(old)?.run.waits_for {
         Some(Waits::Behind { run, .. }) => *run,
         _ => old,
@@ -98,30 +81,18 @@ fn replace(state: &mut State, new: NewRun, old: RunId, now: Timestamp) -> Result
         row.run.successor = Some(new.id);
         behind = Some(ahead);
     }
+    // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
+    let new = NewRun { claimant: None, ..new };
     let started = insert(state, new, behind, now);
-    Ok(Started {
-        how: StartedHow::Replaced(old),
-        ..started
-    })
+    Ok(Started { how: StartedHow::Replaced(old), ..started })
 }
 
 fn insert(state: &mut State, new: NewRun, behind: Option<RunId>, now: Timestamp) -> Started {
-    let claimant = new
-        .claimant
-        .clone()
-        .filter(|claimant| !state.is_lost(claimant.worker));
+    let claimant = new.claimant.clone().filter(|claimant| !state.is_lost(claimant.worker));
     if let Some(key) = &new.key {
-        let expires_at = key
-            .ttl_ms
-            .map(|ttl| Timestamp::from_millis(now.as_millis() + ttl));
-        let row = KeyRow {
-            run: new.id,
-            fingerprint: key.fingerprint,
-            expires_at,
-        };
-        state
-            .keys
-            .insert((new.workflow.clone(), key.key.clone()), row);
+        let expires_at = key.ttl_ms.map(|ttl| Timestamp::from_millis(now.as_millis() + ttl));
+        let row = KeyRow { run: new.id, fingerprint: key.fingerprint, expires_at };
+        state.keys.insert((new.workflow.clone(), key.key.clone()), row);
     }
     let id = new.id;
     let mut row = Row::new(new, behind, now);
@@ -133,25 +104,14 @@ fn insert(state: &mut State, new: NewRun, behind: Option<RunId>, now: Timestamp)
         how = StartedHow::Claimed;
     }
     state.runs.insert(id, row);
-    Started {
-        run: id,
-        how,
-        at: now,
-    }
+    Started { run: id, how, at: now }
 }
 
 impl Row {
     fn new(new: NewRun, behind: Option<RunId>, now: Timestamp) -> Self {
         let start = rules::start_time(new.start_at, now);
         let (state, waits_for, due_at) = match behind {
-            Some(run) => (
-                RunState::Waiting,
-                Some(Waits::Behind {
-                    run,
-                    start_at: start,
-                }),
-                None,
-            ),
+            Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
             None => {
                 let (state, waits_for) = rules::state_at_start(start, now);
                 (state, waits_for, Some(start))

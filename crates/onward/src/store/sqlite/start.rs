@@ -79,7 +79,7 @@ fn meet_key(
     same_input: bool,
 ) -> Result<Started, Fault> {
     let (run, at) = (holder.run.id, holder.run.created_at);
-    let met = rules::key_met(key.on_conflict, same_input, holder.run.state);
+    let met = rules::key_met(key.on_conflict, same_input, &holder.run);
     match met {
         KeyMet::Replace => return replace(tx, new, holder),
         KeyMet::Retry => {
@@ -150,7 +150,12 @@ fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<Started, Fault>
         tx.changed(ahead);
         behind = Some(ahead);
     }
-    let started = insert(tx, new, behind)?;
+    // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
+    let new = NewRun {
+        claimant: None,
+        ..new.clone()
+    };
+    let started = insert(tx, &new, behind)?;
     Ok(Started {
         how: StartedHow::Replaced(old),
         ..started
