@@ -25,8 +25,6 @@ mod memory {
     onward::conformance_suite!(Memory);
 }
 
-// SQLite: enabled at merge by taking the `any()` line away.
-#[cfg(any())]
 #[cfg(feature = "sqlite")]
 mod sqlite {
     use onward::store::sqlite::{SqliteOptions, SqliteStore};

@@ -50,8 +50,6 @@ proptest! {
     }
 }
 
-// SQLite: enabled at merge by taking the `any()` line away.
-#[cfg(any())]
 #[cfg(feature = "sqlite")]
 mod sqlite {
     use onward::store::sqlite::{SqliteOptions, SqliteStore};

@@ -85,10 +85,7 @@ fn code(opened: Result<SqliteStore, onward::Error>) -> Code {
 }
 
 fn impatient() -> SqliteOptions {
-    SqliteOptions {
-        busy_timeout: Duration::from_millis(50),
-        ..SqliteOptions::default()
-    }
+    SqliteOptions { busy_timeout: Duration::from_millis(50), ..SqliteOptions::default() }
 }
 
 struct Temp {
@@ -97,9 +94,7 @@ struct Temp {
 
 impl Temp {
     fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -121,10 +116,7 @@ fn a_commit_is_synced() {
     let temp = Temp::new();
     let store = temp.open();
     assert_eq!(store.writer_pragma("synchronous"), Some(2));
-    let mode: String = temp
-        .raw()
-        .query_row("pragma journal_mode", [], |row| row.get(0))
-        .unwrap();
+    let mode: String = temp.raw().query_row("pragma journal_mode", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
     assert_eq!(store.writer_pragma("page_size"), Some(4096));
     assert_eq!(store.writer_pragma("application_id"), Some(0x4f6e_7764));
@@ -149,9 +141,7 @@ fn the_schema_is_the_one_on_paper() {
     let mut statement = conn
         .prepare("select sql from sqlite_master where sql is not null order by tbl_name, rowid")
         .unwrap();
-    let rows = statement
-        .query_map([], |row| row.get::<_, String>(0))
-        .unwrap();
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
     let schema: String = rows.map(|sql| sql.unwrap() + ";\n\n").collect();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite/schema.sql");
     if std::env::var_os("ONWARD_WRITE_GOLDEN").is_some() {
@@ -165,12 +155,9 @@ fn many_may_create_one_file_at_once() {
     let temp = Temp::new();
     let path = temp.path();
     std::thread::scope(|scope| {
-        let opening: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| SqliteStore::open(&path).map(drop)))
-            .collect();
-        opening
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap().unwrap());
+        let opening: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| SqliteStore::open(&path).map(drop))).collect();
+        opening.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
     });
 }
 
@@ -181,21 +168,11 @@ fn files_that_cannot_be_used_get_their_codes() {
     assert_eq!(code(SqliteStore::open(missing)), Code::StoreUnavailable);
 
     let text = temp.folder.path().join("text.db");
-    std::fs::write(
-        &text,
-        "this is not a database, whatever its name says. ".repeat(100),
-    )
-    .unwrap();
+    std::fs::write(&text, "this is not a database, whatever its name says. ".repeat(100)).unwrap();
     assert_eq!(code(SqliteStore::open(text)), Code::StoreCorrupt);
 
-    assert_eq!(
-        code(SqliteStore::open("/proc/onward.db")),
-        Code::StoreReadOnly
-    );
-    assert_eq!(
-        code(SqliteStore::open(temp.folder.path())),
-        Code::StoreReadOnly
-    );
+    assert_eq!(code(SqliteStore::open("/proc/onward.db")), Code::StoreReadOnly);
+    assert_eq!(code(SqliteStore::open(temp.folder.path())), Code::StoreReadOnly);
 }
 
 #[test]
@@ -203,10 +180,7 @@ fn a_file_that_another_program_holds_is_locked() {
     let temp = Temp::new();
     let holder = temp.raw();
     holder.execute_batch("begin exclusive").unwrap();
-    assert_eq!(
-        code(SqliteStore::open_with(temp.path(), impatient())),
-        Code::StoreLocked
-    );
+    assert_eq!(code(SqliteStore::open_with(temp.path(), impatient())), Code::StoreLocked);
 }
 
 #[tokio::test]
@@ -217,10 +191,7 @@ async fn a_write_past_the_busy_timeout_is_locked_and_then_goes() {
     holder.execute_batch("begin immediate").unwrap();
     let run = new_run();
     let refused = store.start(vec![run.clone()]).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::Unavailable(Outage::Locked, _)),
-        "{refused}"
-    );
+    assert!(matches!(refused, Error::Unavailable(Outage::Locked, _)), "{refused}");
     holder.execute_batch("commit").unwrap();
     let started = store.start(vec![run]).await.unwrap().remove(0).unwrap();
     assert_eq!(started.how, StartedHow::New);
@@ -236,20 +207,12 @@ async fn a_full_disk_fails_the_write_and_loses_nothing() {
     let mut big = new_run();
     big.input = Json::of(&"x".repeat(100_000)).unwrap();
     let refused = store.start(vec![big.clone()]).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::Unavailable(Outage::Full, _)),
-        "{refused}"
-    );
+    assert!(matches!(refused, Error::Unavailable(Outage::Full, _)), "{refused}");
     assert!(store.get(Which::Id(kept)).await.unwrap().is_some());
     assert!(store.get(Which::Id(big.id)).await.unwrap().is_none());
 
     store.writer_pragma("max_page_count = 1000000");
-    store
-        .start(vec![big.clone()])
-        .await
-        .unwrap()
-        .remove(0)
-        .unwrap();
+    store.start(vec![big.clone()]).await.unwrap().remove(0).unwrap();
     assert!(store.get(Which::Id(big.id)).await.unwrap().is_some());
 }
 
@@ -258,10 +221,7 @@ async fn two_stores_on_one_file_see_each_other_and_fence() {
     let temp = Temp::new();
     let clock = TestClock::new();
     let open = || {
-        let options = SqliteOptions {
-            clock: Arc::new(clock.clone()),
-            ..SqliteOptions::default()
-        };
+        let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
         SqliteStore::open_with(temp.path(), options).unwrap()
     };
     let (here, there) = (open(), open());
@@ -270,38 +230,17 @@ async fn two_stores_on_one_file_see_each_other_and_fence() {
     let lease = claimed(&here, first, 1).await;
     assert_eq!(lease.run, run);
     here.record(lease, vec![done(&here, 1, "a")]).await.unwrap();
-    assert!(
-        there
-            .claim(claim_of(second, 1))
-            .await
-            .unwrap()
-            .runs
-            .is_empty()
-    );
+    assert!(there.claim(claim_of(second, 1)).await.unwrap().runs.is_empty());
 
     clock.advance(Duration::from_secs(11));
     there.renew(second).await.unwrap();
-    let swept = there
-        .sweep(Sweep {
-            worker: second,
-            expired: ExpiredLeases::Take,
-        })
-        .await
-        .unwrap();
+    let swept = there.sweep(Sweep { worker: second, expired: ExpiredLeases::Take }).await.unwrap();
     assert_eq!((swept.lost, swept.taken), (vec![first], vec![run]));
-    let stale = here
-        .record(lease, vec![done(&here, 2, "b")])
-        .await
-        .unwrap_err();
+    let stale = here.record(lease, vec![done(&here, 2, "b")]).await.unwrap_err();
     assert!(matches!(stale, Error::LeaseLost));
     here.record(lease, vec![done(&here, 1, "a")]).await.unwrap();
 
-    let taken = there
-        .claim(claim_of(second, 2))
-        .await
-        .unwrap()
-        .runs
-        .remove(0);
+    let taken = there.claim(claim_of(second, 2)).await.unwrap().runs.remove(0);
     assert_eq!(taken.lease.attempt, 2);
     assert_eq!(taken.history.len(), 1);
     assert_eq!(taken.builds, BTreeMap::from([(1, "b1".to_owned())]));
@@ -316,9 +255,7 @@ async fn another_stores_commit_wakes_a_waiter() {
     // The first look only learns where the file stands.
     tokio::time::sleep(Duration::from_millis(250)).await;
     started(&there).await;
-    tokio::time::timeout(Duration::from_secs(2), waiter)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(2), waiter).await.unwrap();
 }
 
 #[tokio::test]
@@ -368,22 +305,12 @@ async fn one_bad_write_fails_its_own_caller_only() {
     let (good, bad) = (started(&store).await, started(&store).await);
     store.claim(claim_of(worker, 1)).await.unwrap();
     temp.raw()
-        .execute(
-            "update runs set wakes = -1 where id = ?1",
-            [bad.as_u128().to_be_bytes()],
-        )
+        .execute("update runs set wakes = -1 where id = ?1", [bad.as_u128().to_be_bytes()])
         .unwrap();
     // A large write keeps the thread busy, so that the others meet in one batch.
     let filler = store.start((0..300).map(|_| new_run()).collect());
-    let lease = |run| Lease {
-        run,
-        worker,
-        attempt: 1,
-    };
-    let end = || Settle {
-        records: Vec::new(),
-        end: End::Completed(json("1")),
-    };
+    let lease = |run| Lease { run, worker, attempt: 1 };
+    let end = || Settle { records: Vec::new(), end: End::Completed(json("1")) };
     let before = store.record(lease(good), vec![done(&store, 1, "a")]);
     let refused = store.settle(lease(bad), end());
     let after = store.settle(lease(good), end());
@@ -391,10 +318,7 @@ async fn one_bad_write_fails_its_own_caller_only() {
     before.await.unwrap();
     assert!(matches!(refused.await.unwrap_err(), Error::Corrupt(_)));
     assert_eq!(after.await.unwrap(), Settled::AsSaid);
-    assert_eq!(
-        store.get(Which::Id(good)).await.unwrap().unwrap().state,
-        RunState::Completed
-    );
+    assert_eq!(store.get(Which::Id(good)).await.unwrap().unwrap().state, RunState::Completed);
 }
 
 #[tokio::test]
@@ -414,19 +338,9 @@ async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
     assert_eq!(claims.runs.len(), 1);
     assert_eq!(claims.runs[0].run.id, good);
     assert!(!claims.more);
-    assert!(matches!(
-        store.get(Which::Id(bad)).await.unwrap_err(),
-        Error::Corrupt(_)
-    ));
+    assert!(matches!(store.get(Which::Id(bad)).await.unwrap_err(), Error::Corrupt(_)));
 
-    let listed = store
-        .list(Query {
-            limit: 10,
-            ..Query::default()
-        })
-        .await
-        .unwrap()
-        .runs;
+    let listed = store.list(Query { limit: 10, ..Query::default() }).await.unwrap().runs;
     let shown = listed.iter().find(|run| run.id == bad).unwrap();
     assert_eq!(shown.state, RunState::Waiting);
     assert!(
@@ -434,21 +348,8 @@ async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
     );
 
     // Not mended by a build that met it already.
-    store
-        .sweep(Sweep {
-            worker,
-            expired: ExpiredLeases::Take,
-        })
-        .await
-        .unwrap();
-    assert!(
-        store
-            .claim(claim_of(worker, 2))
-            .await
-            .unwrap()
-            .runs
-            .is_empty()
-    );
+    store.sweep(Sweep { worker, expired: ExpiredLeases::Take }).await.unwrap();
+    assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
     raw.execute("update inputs set input = '{}'", []).unwrap();
     assert_eq!(store.retry(bad).await.unwrap().state, RunState::Queued);
     assert_eq!(claimed(&store, worker, 3).await.run, bad);
@@ -461,35 +362,11 @@ async fn a_corrupt_record_sets_its_run_aside() {
     let worker = joined(&store).await;
     let run = started(&store).await;
     let lease = claimed(&store, worker, 1).await;
-    store
-        .record(lease, vec![done(&store, 1, "a")])
-        .await
-        .unwrap();
-    store
-        .settle(
-            lease,
-            Settle {
-                records: Vec::new(),
-                end: End::Released,
-            },
-        )
-        .await
-        .unwrap();
-    temp.raw()
-        .execute("update records set kind = 'guess'", [])
-        .unwrap();
-    assert!(
-        store
-            .claim(claim_of(worker, 2))
-            .await
-            .unwrap()
-            .runs
-            .is_empty()
-    );
-    assert!(matches!(
-        store.history(run, None, 10).await.unwrap_err(),
-        Error::Corrupt(_)
-    ));
+    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    store.settle(lease, Settle { records: Vec::new(), end: End::Released }).await.unwrap();
+    temp.raw().execute("update records set kind = 'guess'", []).unwrap();
+    assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
+    assert!(matches!(store.history(run, None, 10).await.unwrap_err(), Error::Corrupt(_)));
     let run = store.get(Which::Id(run)).await.unwrap().unwrap();
     assert_eq!(run.state, RunState::Waiting);
 }
@@ -507,13 +384,7 @@ async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
         dead
     });
     let sweeper = joined(&here).await;
-    let swept = here
-        .sweep(Sweep {
-            worker: sweeper,
-            expired: ExpiredLeases::Leave,
-        })
-        .await
-        .unwrap();
+    let swept = here.sweep(Sweep { worker: sweeper, expired: ExpiredLeases::Leave }).await.unwrap();
     assert_eq!(swept.lost, [dead]);
     assert_eq!(swept.taken.len(), 1);
     there.renew(alive).await.unwrap();
@@ -532,13 +403,7 @@ async fn a_worker_without_a_lock_file_is_only_unknown() {
     let folder = temp.folder.path().join("onward.db-workers");
     std::fs::remove_file(folder.join(unknown.to_string())).unwrap();
     let sweeper = joined(&here).await;
-    let swept = here
-        .sweep(Sweep {
-            worker: sweeper,
-            expired: ExpiredLeases::Leave,
-        })
-        .await
-        .unwrap();
+    let swept = here.sweep(Sweep { worker: sweeper, expired: ExpiredLeases::Leave }).await.unwrap();
     assert!(swept.lost.is_empty());
 }
 
@@ -548,13 +413,7 @@ async fn a_dropped_store_has_written_what_was_submitted() {
     let store = temp.open();
     let runs: Vec<NewRun> = (0..50).map(|_| new_run()).collect();
     for run in &runs {
-        drop(store.start(vec![
-            run.clone(),
-            new_run(),
-            new_run(),
-            new_run(),
-            new_run(),
-        ]));
+        drop(store.start(vec![run.clone(), new_run(), new_run(), new_run(), new_run()]));
     }
     drop(store);
     let store = temp.open();
@@ -591,10 +450,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("retry_void", "records"),
     ];
     for (name, index) in plans {
-        let path = format!(
-            "{}/src/store/sqlite/sql/{name}.sql",
-            env!("CARGO_MANIFEST_DIR")
-        );
+        let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
         let plan = plan(&conn, &std::fs::read_to_string(path).unwrap());
         assert!(plan.contains(index), "{name}:\n{plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{name}:\n{plan}");
@@ -633,18 +489,8 @@ async fn finished_runs_cost_a_claim_nothing() {
     for ticket in 1..=100 {
         started(&store).await;
         claimed(&store, worker, ticket).await;
-        store
-            .sweep(Sweep {
-                worker,
-                expired: ExpiredLeases::Take,
-            })
-            .await
-            .unwrap();
+        store.sweep(Sweep { worker, expired: ExpiredLeases::Take }).await.unwrap();
     }
     // One scan of the finished runs takes longer than a hundredth of this.
-    assert!(
-        began.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }

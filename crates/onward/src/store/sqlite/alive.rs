@@ -26,10 +26,7 @@ impl Alive {
     pub(super) fn beside(database: &Path) -> Self {
         let mut folder = database.as_os_str().to_owned();
         folder.push("-workers");
-        Self {
-            folder: folder.into(),
-            held: Mutex::default(),
-        }
+        Self { folder: folder.into(), held: Mutex::default() }
     }
 
     /// Shows that the worker is alive, from here on until it is forgotten or the process ends.
@@ -40,11 +37,7 @@ impl Alive {
         }
         fs::create_dir_all(&self.folder)?;
         let path = self.path(worker);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
         match file.try_lock() {
             Ok(()) => {
                 self.held().insert(worker, file);

@@ -39,9 +39,8 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
 /// Queues the runs whose time has come; says how many, and whether more are due.
 pub(super) fn wake_due(tx: &mut Tx<'_>) -> Result<(usize, bool), Fault> {
     let params = params![tx.now.as_millis(), row::limit(SWEEP_BATCH_MAX)];
-    let woken = row::all(tx.conn, include_str!("sql/wake.sql"), params, |row| {
-        Ok(run_id(row.get(0)?))
-    })?;
+    let woken =
+        row::all(tx.conn, include_str!("sql/wake.sql"), params, |row| Ok(run_id(row.get(0)?)))?;
     let count = woken.len();
     for run in woken {
         tx.changed(run);
@@ -58,11 +57,7 @@ pub(super) fn wake_due(tx: &mut Tx<'_>) -> Result<(usize, bool), Fault> {
 /// Every queue and workflow that is served, once.
 pub(super) fn served<'a>(queues: &'a [String], workflows: &'a [String]) -> Vec<(&'a str, &'a str)> {
     let mut served: Vec<_> = (queues.iter())
-        .flat_map(|queue| {
-            workflows
-                .iter()
-                .map(|workflow| (queue.as_str(), workflow.as_str()))
-        })
+        .flat_map(|queue| workflows.iter().map(|workflow| (queue.as_str(), workflow.as_str())))
         .collect();
     served.sort_unstable();
     served.dedup();
@@ -156,10 +151,7 @@ fn queued(
 /// Whether the run got stuck under this build and nobody asked to end it. What cannot be read is
 /// not kept off: claiming it is what sets it aside.
 fn is_kept_off(row: &rusqlite::Row<'_>, build: &str) -> Result<bool, Fault> {
-    let cancel_asked = row
-        .get_ref(4)?
-        .as_i64_or_null()
-        .is_ok_and(|time| time.is_some());
+    let cancel_asked = row.get_ref(4)?.as_i64_or_null().is_ok_and(|time| time.is_some());
     let builds = row.get_ref(5)?.as_bytes_or_null().unwrap_or_default();
     let Some(builds) = builds.filter(|_| !cancel_asked) else {
         return Ok(false);
@@ -184,13 +176,8 @@ fn any(
 
 /// Gives the run to the claim's worker, in a new attempt.
 fn give(tx: &mut Tx<'_>, claim: &Claim, no: i64, mut claimed: Claimed) -> Result<Claimed, Fault> {
-    let params = params![
-        no,
-        worker_blob(claim.worker),
-        claim.ticket,
-        claim.build,
-        tx.now.as_millis()
-    ];
+    let params =
+        params![no, worker_blob(claim.worker), claim.ticket, claim.build, tx.now.as_millis()];
     tx.execute(include_str!("sql/claim_take.sql"), params)?;
     let run = &mut claimed.run;
     run.state = RunState::Running;
@@ -220,11 +207,7 @@ fn readable(tx: &mut Tx<'_>, claim: &Claim, no: i64) -> Result<Option<(Claimed, 
 
 fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> {
     let row = row::by_no(tx.conn, no)?.ok_or_else(|| Fault::data("the run is not there"))?;
-    let lease = Lease {
-        run: row.run.id,
-        worker: claim.worker,
-        attempt: row.run.attempt,
-    };
+    let lease = Lease { run: row.run.id, worker: claim.worker, attempt: row.run.attempt };
     let mut claimed = Claimed {
         lease,
         run: row.run,
@@ -261,12 +244,8 @@ fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(
         builds.push(claim.build.clone());
     }
     let waits_for: Waits = row::corrupt(fault);
-    let params = params![
-        no,
-        json_text(&waits_for)?,
-        Code::CorruptRecord.as_str(),
-        json_text(&builds)?
-    ];
+    let params =
+        params![no, json_text(&waits_for)?, Code::CorruptRecord.as_str(), json_text(&builds)?];
     tx.execute(include_str!("sql/claim_corrupt.sql"), params)?;
     tracing::warn!(run = ?id.map(run_id), "a run cannot be read and is set aside");
     id.map(run_id).into_iter().for_each(|run| tx.changed(run));
@@ -277,11 +256,7 @@ fn marks(tx: &Tx<'_>, claim: &Claim) -> Result<Vec<Mark>, Fault> {
     let worker = claim.worker;
     let sql = include_str!("sql/claim_marks.sql");
     let mut marks = row::all(tx.conn, sql, [worker_blob(worker)], |row| {
-        let lease = Lease {
-            run: run_id(row.get(0)?),
-            worker,
-            attempt: row.get(1)?,
-        };
+        let lease = Lease { run: run_id(row.get(0)?), worker, attempt: row.get(1)? };
         Ok(Mark { lease })
     })?;
     marks.sort_by_key(|mark| mark.lease.run);

@@ -40,12 +40,7 @@ pub(super) struct Job<T, F> {
 
 impl<T, F> Job<T, F> {
     pub(super) fn new(verb: F, points: Option<Points>) -> Self {
-        Self {
-            verb,
-            points,
-            answer: None,
-            caller: None,
-        }
+        Self { verb, points, answer: None, caller: None }
     }
 
     /// Where the answer arrives.

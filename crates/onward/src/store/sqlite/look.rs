@@ -41,11 +41,9 @@ pub(super) fn list(conn: &Connection, query: &Query) -> Result<RunPage, Fault> {
     let (clause, mut values) = (conditions.clause(), conditions.values);
     values.push(Value::Integer(row::limit(limit + 1)));
     let sql = format!("{}{clause}order by r.id desc\nlimit ?", row::RUN);
-    let mut runs = row::all(conn, &sql, params_from_iter(values), |row| {
-        match row::row(row) {
-            Err(fault @ Fault::Data(_)) => row::shown(row, &fault),
-            read => read.map(|row| row.run),
-        }
+    let mut runs = row::all(conn, &sql, params_from_iter(values), |row| match row::row(row) {
+        Err(fault @ Fault::Data(_)) => row::shown(row, &fault),
+        read => read.map(|row| row.run),
     })?;
     let more = runs.len() > limit;
     runs.truncate(limit);
@@ -102,8 +100,7 @@ impl Conditions {
             return;
         }
         let names: Vec<_> = states.iter().map(|state| format!("'{state}'")).collect();
-        self.texts
-            .push(format!("r.state in ({})", names.join(", ")));
+        self.texts.push(format!("r.state in ({})", names.join(", ")));
         let rare = |state: &RunState| matches!(state, RunState::Failed | RunState::Cancelled);
         if states.iter().all(rare) {
             self.texts.push("r.finished_at is not null".to_owned());
@@ -145,18 +142,13 @@ pub(super) fn duplicates(conn: &Connection, run: RunId) -> Result<Duplicates, Fa
             same_input: row.get(2)?,
         })
     })?;
-    Ok(Duplicates {
-        count: u64::try_from(count).unwrap_or(0),
-        latest,
-    })
+    Ok(Duplicates { count: u64::try_from(count).unwrap_or(0), latest })
 }
 
 /// The number of a run, and of the starts that were suppressed for it.
 fn numbered(conn: &Connection, run: RunId) -> Result<(i64, i64), Fault> {
     let sql = include_str!("sql/duplicates_count.sql");
-    let found = row::first(conn, sql, [run_blob(run)], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?;
+    let found = row::first(conn, sql, [run_blob(run)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(found.ok_or(Error::NotFound)?)
 }
 
@@ -176,10 +168,7 @@ pub(super) fn stats(conn: &Connection) -> Result<Stats, Fault> {
 }
 
 fn counted(row: &rusqlite::Row<'_>) -> Result<(String, u64), Fault> {
-    Ok((
-        row.get(0)?,
-        u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
-    ))
+    Ok((row.get(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0)))
 }
 
 fn worker(row: &rusqlite::Row<'_>) -> Result<WorkerInfo, Fault> {

@@ -64,10 +64,7 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self {
-            clock: Arc::new(SystemClock::default()),
-            busy_timeout: BUSY_TIMEOUT_DEFAULT,
-        }
+        Self { clock: Arc::new(SystemClock::default()), busy_timeout: BUSY_TIMEOUT_DEFAULT }
     }
 }
 
@@ -87,24 +84,14 @@ impl SqliteStore {
     /// As [`open`](SqliteStore::open).
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, crate::Error> {
         let path = path.as_ref().to_owned();
-        let SqliteOptions {
-            clock,
-            busy_timeout,
-        } = options;
+        let SqliteOptions { clock, busy_timeout } = options;
         let conn = open::writer(&path, busy_timeout)?;
         let hub = Arc::new(Hub::default());
         let writer = Writer::start(conn, Arc::clone(&hub), Arc::clone(&clock), busy_timeout)
             .map_err(|error| crate::Error::new(Code::StoreUnavailable).because(error))?;
         let readers = Arc::new(Readers::new(path.clone(), busy_timeout));
         let alive = Arc::new(Alive::beside(&path));
-        Ok(Self {
-            path,
-            clock,
-            hub,
-            writer,
-            readers,
-            alive,
-        })
+        Ok(Self { path, clock, hub, writer, readers, alive })
     }
 
     /// Commits of this store so far, for tests of how writes are gathered.
@@ -118,8 +105,7 @@ impl SqliteStore {
     #[doc(hidden)]
     pub fn writer_pragma(&self, pragma: &str) -> Option<i64> {
         let conn = self.writer.connection();
-        conn.query_row(&format!("pragma {pragma}"), [], |row| row.get(0))
-            .ok()
+        conn.query_row(&format!("pragma {pragma}"), [], |row| row.get(0)).ok()
     }
 
     fn small<T: Send + 'static>(
@@ -156,15 +142,8 @@ impl Store for SqliteStore {
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
-        let size = if runs.len() <= SMALL_START {
-            Size::Small
-        } else {
-            Size::Large
-        };
-        let points = Points {
-            before: "start.before_commit",
-            after: "start.after_commit",
-        };
+        let size = if runs.len() <= SMALL_START { Size::Small } else { Size::Large };
+        let points = Points { before: "start.before_commit", after: "start.after_commit" };
         let job = Job::new(move |tx: &mut Tx<'_>| start::start(tx, &runs), Some(points));
         self.writer.submit(job, size)
     }
@@ -198,35 +177,21 @@ impl Store for SqliteStore {
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claims> {
-        let points = Points {
-            before: "claim.before_commit",
-            after: "claim.after_commit",
-        };
-        let job = Job::new(
-            move |tx: &mut Tx<'_>| claim::claim(tx, &claim),
-            Some(points),
-        );
+        let points = Points { before: "claim.before_commit", after: "claim.after_commit" };
+        let job = Job::new(move |tx: &mut Tx<'_>| claim::claim(tx, &claim), Some(points));
         self.writer.submit(job, Size::Large)
     }
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
-        let points = Points {
-            before: "record.before_commit",
-            after: "record.after_commit",
-        };
+        let points = Points { before: "record.before_commit", after: "record.after_commit" };
         let verb = move |tx: &mut Tx<'_>| settle::record(tx, lease, &records);
-        self.writer
-            .submit(Job::new(verb, Some(points)), Size::Small)
+        self.writer.submit(Job::new(verb, Some(points)), Size::Small)
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
-        let points = Points {
-            before: "settle.before_commit",
-            after: "settle.after_commit",
-        };
+        let points = Points { before: "settle.before_commit", after: "settle.after_commit" };
         let verb = move |tx: &mut Tx<'_>| settle::settle(tx, lease, &settle);
-        self.writer
-            .submit(Job::new(verb, Some(points)), Size::Small)
+        self.writer.submit(Job::new(verb, Some(points)), Size::Small)
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {
@@ -240,13 +205,8 @@ impl Store for SqliteStore {
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept> {
         Box::pin(async move {
             let dead = self.dead().await?;
-            let swept = self
-                .large(move |tx| sweep::sweep(tx, &sweep, &dead))
-                .await?;
-            let buried = swept
-                .lost
-                .iter()
-                .filter(|worker| self.alive.is_dead(**worker));
+            let swept = self.large(move |tx| sweep::sweep(tx, &sweep, &dead)).await?;
+            let buried = swept.lost.iter().filter(|worker| self.alive.is_dead(**worker));
             buried.for_each(|worker| self.alive.bury(*worker));
             Ok(swept)
         })
@@ -272,8 +232,7 @@ impl Store for SqliteStore {
     }
 
     fn history(&self, run: RunId, after: Option<u64>, limit: usize) -> Answer<'_, HistoryPage> {
-        self.readers
-            .look(move |conn| look::history(conn, run, after, limit))
+        self.readers.look(move |conn| look::history(conn, run, after, limit))
     }
 
     fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates> {
@@ -287,9 +246,7 @@ impl Store for SqliteStore {
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore")
-            .field("path", &self.path)
-            .finish()
+        f.debug_struct("SqliteStore").field("path", &self.path).finish()
     }
 }
 

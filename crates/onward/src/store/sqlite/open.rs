@@ -37,10 +37,7 @@ pub(super) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, 
     let conn = connect(path, OpenFlags::SQLITE_OPEN_CREATE, busy_timeout).map_err(at_path)?;
     let version = version(&conn).map_err(at_path)?;
     check_version(version).map_err(|error| error.about_file(path, version))?;
-    if conn
-        .is_readonly("main")
-        .map_err(|error| at_path(error.into()))?
-    {
+    if conn.is_readonly("main").map_err(|error| at_path(error.into()))? {
         return Err(Error::new(Code::StoreReadOnly).about(format!("{}", path.display())));
     }
     set_durable(&conn, busy_timeout).map_err(at_path)?;
@@ -85,9 +82,7 @@ fn set_durable(conn: &Connection, busy_timeout: Duration) -> Result<(), Fault> {
     conn.pragma_update(None, "synchronous", "full")?;
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     if synchronous != 2 {
-        return Err(Fault::data(format!(
-            "synchronous is {synchronous}, not FULL"
-        )));
+        return Err(Fault::data(format!("synchronous is {synchronous}, not FULL")));
     }
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     Ok(())
@@ -117,20 +112,13 @@ struct TooNew;
 impl TooNew {
     fn about_file(&self, path: &Path, version: usize) -> Error {
         let known = MIGRATIONS.len();
-        let about = format!(
-            "{} has schema {version}, this program knows {known}",
-            path.display()
-        );
+        let about = format!("{} has schema {version}, this program knows {known}", path.display());
         Error::new(Code::SchemaTooNew).about(about)
     }
 }
 
 fn check_version(version: usize) -> Result<(), TooNew> {
-    if version > MIGRATIONS.len() {
-        Err(TooNew)
-    } else {
-        Ok(())
-    }
+    if version > MIGRATIONS.len() { Err(TooNew) } else { Ok(()) }
 }
 
 fn version(conn: &Connection) -> Result<usize, Fault> {

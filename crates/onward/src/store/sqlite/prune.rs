@@ -15,9 +15,7 @@ use crate::store::{Prune, Pruned};
 pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
     let ended_by = tx.now.as_millis() - prune.older_than_ms;
     let finals = RunState::ALL.into_iter().filter(|state| state.is_final());
-    let states: Vec<_> = finals
-        .filter(|state| prune.states.contains(state))
-        .collect();
+    let states: Vec<_> = finals.filter(|state| prune.states.contains(state)).collect();
     if prune.dry_run {
         return count(tx, &states, ended_by);
     }
@@ -25,12 +23,9 @@ pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
     let mut old: Vec<(i64, Vec<u8>, i64)> = Vec::new();
     for state in states {
         let params = params![state.as_str(), ended_by, row::limit(limit + 1)];
-        old.append(&mut row::all(
-            tx.conn,
-            include_str!("sql/prune_old.sql"),
-            params,
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )?);
+        old.append(&mut row::all(tx.conn, include_str!("sql/prune_old.sql"), params, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?);
     }
     old.sort_unstable();
     let more = old.len() > limit;
@@ -38,10 +33,7 @@ pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
     for (_, _, no) in &old {
         delete(tx, *no)?;
     }
-    Ok(Pruned {
-        runs: old.len() as u64,
-        more,
-    })
+    Ok(Pruned { runs: old.len() as u64, more })
 }
 
 fn count(tx: &Tx<'_>, states: &[RunState], ended_by: i64) -> Result<Pruned, Fault> {
@@ -51,10 +43,7 @@ fn count(tx: &Tx<'_>, states: &[RunState], ended_by: i64) -> Result<Pruned, Faul
         let sql = include_str!("sql/prune_count.sql");
         runs += row::first(tx.conn, sql, params, |row| Ok(row.get::<_, i64>(0)?))?.unwrap_or(0);
     }
-    Ok(Pruned {
-        runs: u64::try_from(runs).unwrap_or(0),
-        more: false,
-    })
+    Ok(Pruned { runs: u64::try_from(runs).unwrap_or(0), more: false })
 }
 
 fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
@@ -62,15 +51,10 @@ fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
         Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
     })?;
     if let Some((workflow, Some(key))) = named {
-        tx.execute(
-            include_str!("sql/prune_key.sql"),
-            params![workflow, key, no],
-        )?;
+        tx.execute(include_str!("sql/prune_key.sql"), params![workflow, key, no])?;
     }
     let tags: Option<Option<String>> =
-        row::first(tx.conn, include_str!("sql/prune_input.sql"), [no], |row| {
-            Ok(row.get(0)?)
-        })?;
+        row::first(tx.conn, include_str!("sql/prune_input.sql"), [no], |row| Ok(row.get(0)?))?;
     if let Some(tags) = tags.flatten() {
         // Tags that cannot be read leave entries behind that no list shows.
         let tags: BTreeMap<String, String> = serde_json::from_str(&tags).unwrap_or_default();

@@ -26,11 +26,7 @@ pub(super) struct Readers {
 
 impl Readers {
     pub(super) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
-        Self {
-            path,
-            busy_timeout,
-            idle: Mutex::default(),
-        }
+        Self { path, busy_timeout, idle: Mutex::default() }
     }
 
     /// Looks at one state of the database, on a thread where that may block.

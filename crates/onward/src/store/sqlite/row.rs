@@ -11,14 +11,8 @@ use crate::limits::SUSPECT_CRASHES;
 use crate::{Code, Entry, Failure, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
-const RUN_BY_ID: &str = concat!(
-    include_str!("sql/run.sql"),
-    include_str!("sql/run_by_id.sql")
-);
-const RUN_BY_NO: &str = concat!(
-    include_str!("sql/run.sql"),
-    include_str!("sql/run_by_no.sql")
-);
+const RUN_BY_ID: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/run_by_id.sql"));
+const RUN_BY_NO: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/run_by_no.sql"));
 const SAVE: &str = include_str!("sql/run_save.sql");
 
 // The partial indexes on queued runs are written for this number.
@@ -156,12 +150,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         continued_as: columns.run_id_or_none()?,
         successor: columns.run_id_or_none()?,
     };
-    Ok(Row {
-        no,
-        run,
-        ticket,
-        failed_step,
-    })
+    Ok(Row { no, run, ticket, failed_step })
 }
 
 /// What a list shows of a row of `run.sql` that cannot be read: its id, workflow, state and
@@ -185,10 +174,7 @@ pub(super) fn corrupt(fault: &Fault) -> Waits {
         Fault::Outage(_, source) => source.clone(),
         Fault::Data(source) => source.to_string(),
     };
-    Waits::Stuck {
-        code: Code::CorruptRecord.as_str().to_owned(),
-        detail,
-    }
+    Waits::Stuck { code: Code::CorruptRecord.as_str().to_owned(), detail }
 }
 
 /// A row of `claim_history.sql` or `history.sql`.
@@ -206,17 +192,7 @@ pub(super) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Fault> {
     let foreign = columns.take()?;
     let voided_at = columns.time_or_none()?;
     let entry = entry(&kind, body, next_at)?;
-    Ok(Record {
-        seq,
-        step,
-        entry,
-        try_number,
-        attempt,
-        began_at,
-        at,
-        foreign,
-        voided_at,
-    })
+    Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, voided_at })
 }
 
 fn entry(kind: &str, body: Option<String>, next_at: Option<Timestamp>) -> Result<Entry, Fault> {
@@ -229,10 +205,7 @@ fn entry(kind: &str, body: Option<String>, next_at: Option<Timestamp>) -> Result
         "failed" => Ok(Entry::Failed(failure(body)?)),
         "try_failed" => {
             let next_at = next_at.ok_or_else(missing)?;
-            Ok(Entry::TryFailed {
-                failure: failure(body)?,
-                next_at,
-            })
+            Ok(Entry::TryFailed { failure: failure(body)?, next_at })
         }
         "began" => Ok(Entry::Began),
         "fired" => Ok(Entry::Fired),
@@ -255,9 +228,7 @@ impl Columns<'_, '_> {
 
     fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, Fault> {
         let text: Option<String> = self.take()?;
-        text.map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(Fault::data)
+        text.map(|text| serde_json::from_str(&text)).transpose().map_err(Fault::data)
     }
 
     fn state(&mut self) -> Result<RunState, Fault> {
@@ -305,11 +276,7 @@ pub(super) fn waits_columns(waits_for: Option<&Waits>) -> Result<WaitsColumns, F
 /// stuck one, because its index is made of it.
 fn builds_column(builds: &[String], waits: &WaitsColumns) -> Result<Option<String>, Fault> {
     let needed = !builds.is_empty() || waits.stuck.is_some();
-    if needed {
-        json_text(&builds).map(Some)
-    } else {
-        Ok(None)
-    }
+    if needed { json_text(&builds).map(Some) } else { Ok(None) }
 }
 
 pub(super) fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, Fault> {

@@ -17,12 +17,10 @@ use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp, Waits};
 /// The usual case costs one look at the run's row and one insert per record; only when the fence
 /// or an index refuses does it look at what is there.
 pub(super) fn record(tx: &mut Tx<'_>, lease: Lease, records: &[Record]) -> Result<(), Fault> {
-    let held = row::first(
-        tx.conn,
-        include_str!("sql/record_fence.sql"),
-        [run_blob(lease.run)],
-        |row| Ok((row.get::<_, i64>(0)?, holds(row, lease)?)),
-    )?;
+    let held =
+        row::first(tx.conn, include_str!("sql/record_fence.sql"), [run_blob(lease.run)], |row| {
+            Ok((row.get::<_, i64>(0)?, holds(row, lease)?))
+        })?;
     let (no, holds) = held.unzip();
     if holds == Some(true) && !tx.is_lost(lease.worker)? {
         return add(tx, lease, no.unwrap_or_default(), records);
@@ -37,10 +35,7 @@ pub(super) fn record(tx: &mut Tx<'_>, lease: Lease, records: &[Record]) -> Resul
 
 /// Whether a row that begins with number, state, attempt and worker is held under this lease.
 fn holds(row: &rusqlite::Row<'_>, lease: Lease) -> Result<bool, Fault> {
-    Ok(row
-        .get_ref(1)?
-        .as_bytes()
-        .is_ok_and(|state| state == b"running")
+    Ok(row.get_ref(1)?.as_bytes().is_ok_and(|state| state == b"running")
         && row.get::<_, u32>(2)? == lease.attempt
         && row.get::<_, Option<[u8; 16]>>(3)? == Some(worker_blob(lease.worker)))
 }
@@ -82,10 +77,7 @@ fn add_new(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) -> Result
     }
     for record in new {
         if insert(tx, lease, no, record)? == Inserted::Refused {
-            return Err(Fault::data(format!(
-                "record {} of run {no} is refused",
-                record.seq
-            )));
+            return Err(Fault::data(format!("record {} of run {no} is refused", record.seq)));
         }
     }
     tx.changed(lease.run);
@@ -101,23 +93,20 @@ enum Inserted {
 
 fn insert(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<Inserted, Fault> {
     let (body, next_at) = columns(&record.entry)?;
-    let result = tx
-        .conn
-        .prepare_cached(include_str!("sql/record_add.sql"))?
-        .execute(params![
-            no,
-            signed(record.seq),
-            record.step,
-            record.entry.kind().as_str(),
-            body,
-            record.try_number,
-            lease.attempt,
-            record.began_at.as_millis(),
-            record.at.as_millis(),
-            next_at,
-            record.foreign,
-            record.voided_at.map(Timestamp::as_millis),
-        ]);
+    let result = tx.conn.prepare_cached(include_str!("sql/record_add.sql"))?.execute(params![
+        no,
+        signed(record.seq),
+        record.step,
+        record.entry.kind().as_str(),
+        body,
+        record.try_number,
+        lease.attempt,
+        record.began_at.as_millis(),
+        record.at.as_millis(),
+        next_at,
+        record.foreign,
+        record.voided_at.map(Timestamp::as_millis),
+    ]);
     match result {
         Ok(_) => Ok(Inserted::Done),
         Err(error) if Fault::is_constraint(&error) => Ok(Inserted::Refused),
@@ -146,10 +135,9 @@ fn columns(entry: &Entry) -> Result<(Option<Cow<'_, str>>, Option<i64>), Fault> 
     Ok(match entry {
         Entry::Done(json) => (Some(Cow::Borrowed(json.as_str())), None),
         Entry::Failed(failure) => (Some(Cow::Owned(json_text(failure)?)), None),
-        Entry::TryFailed { failure, next_at } => (
-            Some(Cow::Owned(json_text(failure)?)),
-            Some(next_at.as_millis()),
-        ),
+        Entry::TryFailed { failure, next_at } => {
+            (Some(Cow::Owned(json_text(failure)?)), Some(next_at.as_millis()))
+        }
         Entry::Began | Entry::Fired => (None, None),
     })
 }
@@ -188,33 +176,26 @@ pub(super) fn settle(tx: &mut Tx<'_>, lease: Lease, settle: &Settle) -> Result<S
 }
 
 fn held(tx: &Tx<'_>, lease: Lease) -> Result<Option<Held>, Fault> {
-    row::first(
-        tx.conn,
-        include_str!("sql/settle_fence.sql"),
-        [run_blob(lease.run)],
-        |row| {
-            Ok(Held {
-                no: row.get(0)?,
-                state: row.get(1)?,
-                attempt: row.get(2)?,
-                holds: holds(row, lease)?,
-                wakes: u64::try_from(row.get::<_, i64>(4)?).map_err(Fault::data)?,
-                cancel_asked: row.get::<_, Option<i64>>(5)?.is_some(),
-                build: row.get(6)?,
-                successor: row.get::<_, Option<[u8; 16]>>(7)?.map(run_id),
-                stuck_builds: row.get(8)?,
-            })
-        },
-    )
+    row::first(tx.conn, include_str!("sql/settle_fence.sql"), [run_blob(lease.run)], |row| {
+        Ok(Held {
+            no: row.get(0)?,
+            state: row.get(1)?,
+            attempt: row.get(2)?,
+            holds: holds(row, lease)?,
+            wakes: u64::try_from(row.get::<_, i64>(4)?).map_err(Fault::data)?,
+            cancel_asked: row.get::<_, Option<i64>>(5)?.is_some(),
+            build: row.get(6)?,
+            successor: row.get::<_, Option<[u8; 16]>>(7)?.map(run_id),
+            stuck_builds: row.get(8)?,
+        })
+    })
 }
 
 /// What a settle of this attempt answered, if there was one.
 fn settled_before(tx: &Tx<'_>, lease: Lease, held: &Held) -> Result<Option<Settled>, Fault> {
     let sql = include_str!("sql/settle_trace.sql");
     let trace: Option<Option<String>> =
-        row::first(tx.conn, sql, params![held.no, lease.attempt], |row| {
-            Ok(row.get(0)?)
-        })?;
+        row::first(tx.conn, sql, params![held.no, lease.attempt], |row| Ok(row.get(0)?))?;
     if let Some(settled) = trace {
         return settled.map(|text| settled_of(&text)).transpose();
     }
@@ -234,11 +215,7 @@ fn settled_of(text: &str) -> Result<Settled, Fault> {
 }
 
 fn end(tx: &mut Tx<'_>, lease: Lease, held: Held, end: &End) -> Result<Settled, Fault> {
-    let waiting = |waits_for, wake_at| Park {
-        waits_for,
-        wake_at,
-        stuck_builds: None,
-    };
+    let waiting = |waits_for, wake_at| Park { waits_for, wake_at, stuck_builds: None };
     match end {
         End::Completed(output) => {
             keep_output(tx, held.no, Some(output.as_str()), None)?;
@@ -252,30 +229,13 @@ fn end(tx: &mut Tx<'_>, lease: Lease, held: Held, end: &End) -> Result<Settled, 
         // A cancel that met the continuation half-way must not be lost with the old run.
         End::Continued { .. } if held.cancel_asked => finish(tx, &held, RunState::Cancelled, None),
         End::Continued { run, input } => continue_as(tx, lease.run, &held, *run, input),
-        End::Parked {
-            wake_at,
-            waits_for,
-            wakes_seen,
-        } => park(tx, &held, *wakes_seen, waiting(waits_for.clone(), *wake_at)),
-        End::Stuck {
-            code,
-            detail,
-            wakes_seen,
-        } => {
-            let waits_for = Waits::Stuck {
-                code: code.as_str().to_owned(),
-                detail: detail.clone(),
-            };
+        End::Parked { wake_at, waits_for, wakes_seen } => {
+            park(tx, &held, *wakes_seen, waiting(waits_for.clone(), *wake_at))
+        }
+        End::Stuck { code, detail, wakes_seen } => {
+            let waits_for = Waits::Stuck { code: code.as_str().to_owned(), detail: detail.clone() };
             let stuck_builds = Some(stuck_builds_with(&held)?);
-            park(
-                tx,
-                &held,
-                *wakes_seen,
-                Park {
-                    stuck_builds,
-                    ..waiting(waits_for, None)
-                },
-            )
+            park(tx, &held, *wakes_seen, Park { stuck_builds, ..waiting(waits_for, None) })
         }
         End::Released => release(tx, &held),
     }
@@ -287,10 +247,7 @@ fn keep_output(
     output: Option<&str>,
     failure: Option<String>,
 ) -> Result<(), Fault> {
-    tx.execute(
-        include_str!("sql/settle_output.sql"),
-        params![no, output, failure],
-    )?;
+    tx.execute(include_str!("sql/settle_output.sql"), params![no, output, failure])?;
     Ok(())
 }
 
@@ -374,11 +331,7 @@ struct Park {
 
 /// Lets a run wait, or queues it when it was woken since its holder last looked.
 fn park(tx: &mut Tx<'_>, held: &Held, wakes_seen: u64, park: Park) -> Result<Settled, Fault> {
-    let builds = park
-        .stuck_builds
-        .as_ref()
-        .or(held.stuck_builds.as_ref())
-        .map(String::as_str);
+    let builds = park.stuck_builds.as_ref().or(held.stuck_builds.as_ref()).map(String::as_str);
     if wakes_seen != held.wakes {
         keep_trace(tx, held, Settled::Queued)?;
         let params = params![
@@ -400,15 +353,7 @@ fn park(tx: &mut Tx<'_>, held: &Held, wakes_seen: u64, park: Park) -> Result<Set
     let state = RunState::Waiting.as_str();
     // The index of stuck runs is made of their builds, so a stuck run has at least an empty list.
     let builds = builds.or(waits.stuck.as_ref().map(|_| "[]"));
-    let params = params![
-        held.no,
-        state,
-        wake_at,
-        waits.waits_for,
-        waits.stuck,
-        builds,
-        0
-    ];
+    let params = params![held.no, state, wake_at, waits.waits_for, waits.stuck, builds, 0];
     tx.execute(include_str!("sql/settle_park.sql"), params)?;
     if wake_at.is_some() {
         tx.work();

@@ -58,16 +58,8 @@ fn started_before(tx: &Tx<'_>, new: &NewRun) -> Result<Option<Started>, Fault> {
         let held = new.claimant.as_ref().is_some_and(|claimant| {
             worker == Some(worker_blob(claimant.worker)) && attempt == 1 && ticket.is_none()
         });
-        let how = if held && !recorded {
-            StartedHow::Claimed
-        } else {
-            StartedHow::New
-        };
-        Ok(Started {
-            run: new.id,
-            how,
-            at: Timestamp::from_millis(row.get(0)?),
-        })
+        let how = if held && !recorded { StartedHow::Claimed } else { StartedHow::New };
+        Ok(Started { run: new.id, how, at: Timestamp::from_millis(row.get(0)?) })
     })
 }
 
@@ -84,11 +76,7 @@ fn meet_key(
         KeyMet::Replace => return replace(tx, new, holder),
         KeyMet::Retry => {
             cancel::retry_row(tx, holder)?;
-            return Ok(Started {
-                run,
-                how: StartedHow::Retried,
-                at,
-            });
+            return Ok(Started { run, how: StartedHow::Retried, at });
         }
         KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {}
     }
@@ -96,11 +84,7 @@ fn meet_key(
     match met {
         KeyMet::OtherInput => Err(Error::Conflict(Conflict::KeyInput { run }).into()),
         KeyMet::Taken => Err(Error::Conflict(Conflict::KeyTaken { run }).into()),
-        _ => Ok(Started {
-            run,
-            how: StartedHow::Existing,
-            at,
-        }),
+        _ => Ok(Started { run, how: StartedHow::Existing, at }),
     }
 }
 
@@ -110,13 +94,7 @@ fn add_duplicate(
     new: &NewRun,
     same_input: bool,
 ) -> Result<(), Fault> {
-    let params = params![
-        holder.no,
-        run_blob(new.id),
-        tx.now.as_millis(),
-        new.caller,
-        same_input
-    ];
+    let params = params![holder.no, run_blob(new.id), tx.now.as_millis(), new.caller, same_input];
     if tx.execute(include_str!("sql/start_duplicate.sql"), params)? == 0 {
         return Ok(());
     }
@@ -151,15 +129,9 @@ fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<Started, Fault>
         behind = Some(ahead);
     }
     // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
-    let new = NewRun {
-        claimant: None,
-        ..new.clone()
-    };
+    let new = NewRun { claimant: None, ..new.clone() };
     let started = insert(tx, &new, behind)?;
-    Ok(Started {
-        how: StartedHow::Replaced(old),
-        ..started
-    })
+    Ok(Started { how: StartedHow::Replaced(old), ..started })
 }
 
 fn insert(tx: &mut Tx<'_>, new: &NewRun, behind: Option<RunId>) -> Result<Started, Fault> {
@@ -183,24 +155,13 @@ fn insert(tx: &mut Tx<'_>, new: &NewRun, behind: Option<RunId>) -> Result<Starte
         let params = params![new.workflow, key.key, no, key.fingerprint.0, expires_at];
         tx.execute(include_str!("sql/start_key.sql"), params)?;
     }
-    Ok(Started {
-        run: new.id,
-        how,
-        at: tx.now,
-    })
+    Ok(Started { run: new.id, how, at: tx.now })
 }
 
 fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run {
     let start = rules::start_time(new.start_at, now);
     let (state, waits_for, due_at) = match behind {
-        Some(run) => (
-            RunState::Waiting,
-            Some(Waits::Behind {
-                run,
-                start_at: start,
-            }),
-            None,
-        ),
+        Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
         None => {
             let (state, waits_for) = rules::state_at_start(start, now);
             (state, waits_for, Some(start))
@@ -244,15 +205,8 @@ pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
         ],
     )?;
     let no = tx.conn.last_insert_rowid();
-    let tags = if run.tags.is_empty() {
-        None
-    } else {
-        Some(json_text(&run.tags)?)
-    };
-    tx.execute(
-        include_str!("sql/start_input.sql"),
-        params![no, run.input.as_str(), tags],
-    )?;
+    let tags = if run.tags.is_empty() { None } else { Some(json_text(&run.tags)?) };
+    tx.execute(include_str!("sql/start_input.sql"), params![no, run.input.as_str(), tags])?;
     for (name, value) in &run.tags {
         tx.execute(include_str!("sql/start_tag.sql"), params![name, value, no])?;
     }

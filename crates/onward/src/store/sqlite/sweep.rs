@@ -70,12 +70,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let (taken, more_to_take) = take_back(tx, sweep.worker)?;
     let (woken, more_to_wake) = wake_due(tx)?;
     let more_to_mend = mend_stuck(tx, sweep.worker)?;
-    Ok(Swept {
-        lost,
-        taken,
-        woken,
-        more: more_to_take || more_to_wake || more_to_mend,
-    })
+    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake || more_to_mend })
 }
 
 fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {
@@ -118,9 +113,7 @@ fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), F
         let room = SWEEP_BATCH_MAX + 1 - orphaned.len();
         let params = params![holder, row::limit(room)];
         let sql = include_str!("sql/sweep_held.sql");
-        let held = row::all(tx.conn, sql, params, |row| {
-            Ok((run_id(row.get(1)?), row.get(0)?))
-        })?;
+        let held = row::all(tx.conn, sql, params, |row| Ok((run_id(row.get(1)?), row.get(0)?)))?;
         orphaned.extend(held);
     }
     orphaned.sort_unstable();
@@ -167,10 +160,7 @@ fn add_stuck_build(row: &mut Row) {
 }
 
 fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
-    tx.execute(
-        include_str!("sql/sweep_mend.sql"),
-        params![no, tx.now.as_millis()],
-    )?;
+    tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
     tx.work();
     Ok(())
 }
@@ -205,10 +195,7 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<bool, Fault> {
     let more = mendable.len() > SWEEP_BATCH_MAX;
     mendable.truncate(SWEEP_BATCH_MAX);
     for (run, no) in mendable {
-        tx.execute(
-            include_str!("sql/sweep_mend.sql"),
-            params![no, tx.now.as_millis()],
-        )?;
+        tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
         tx.changed(run);
         tx.work();
     }

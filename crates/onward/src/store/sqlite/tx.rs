@@ -29,12 +29,7 @@ pub(super) struct Changes {
 
 impl<'c> Tx<'c> {
     pub(super) fn new(conn: &'c Connection, now: Timestamp) -> Self {
-        Self {
-            conn,
-            now,
-            lost: Vec::new(),
-            changes: Changes::default(),
-        }
+        Self { conn, now, lost: Vec::new(), changes: Changes::default() }
     }
 
     /// Writes with a statement that is kept prepared.
@@ -90,8 +85,6 @@ impl Changes {
         if self.work {
             hub.notify(Topic::Work);
         }
-        self.runs
-            .into_iter()
-            .for_each(|run| hub.notify(Topic::Run(run)));
+        self.runs.into_iter().for_each(|run| hub.notify(Topic::Run(run)));
     }
 }

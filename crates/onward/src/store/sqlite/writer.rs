@@ -77,20 +77,17 @@ struct Queue {
 }
 
 impl Queue {
-    fn take_batch(&mut self) -> Vec<Box<dyn Write>> {
-        let count = self.writes.len().min(COMMIT_BATCH_MAX);
-        self.taken += count as u64;
-        self.last_batch = count;
-        self.writes.drain(..count).collect()
+    /// Takes the first writes out.
+    fn take(&mut self, count: usize) -> VecDeque<Box<dyn Write>> {
+        let rest = self.writes.split_off(count.min(self.writes.len()));
+        let taken = std::mem::replace(&mut self.writes, rest);
+        self.taken += taken.len() as u64;
+        taken
     }
 
-    /// The write in this place, if it is the only one here.
-    fn take_lone(&mut self, place: u64) -> Option<Box<dyn Write>> {
-        if self.taken != place || self.writes.len() != 1 {
-            return None;
-        }
-        self.taken += 1;
-        self.writes.pop_front()
+    /// Whether the write in this place is the only one here.
+    fn is_alone(&self, place: u64) -> bool {
+        self.taken == place && self.writes.len() == 1
     }
 }
 
@@ -125,14 +122,11 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("onward-sqlite".to_owned())
             .spawn(move || serving.serve())?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Submits a write. Its place among the writes is taken here, at the call; it is made whether
-    /// or not the answer is awaited.
+    /// Submits a write. Its place among the writes is taken here, at the call; it is made when the
+    /// answer is first polled or dropped, or sooner.
     pub(super) fn submit<T, F>(&self, mut job: Job<T, F>, size: Size) -> Answer<'static, T>
     where
         T: Send + 'static,
@@ -140,11 +134,7 @@ impl Writer {
     {
         let receiver = job.receiver();
         let place = self.shared.push(Box::new(job), size);
-        Box::pin(Submitted {
-            shared: Arc::clone(&self.shared),
-            receiver,
-            place,
-        })
+        Box::pin(Submitted { shared: Arc::clone(&self.shared), receiver, place })
     }
 
     /// Says that somebody begins to wait, so that other processes' commits matter.
@@ -209,11 +199,14 @@ impl Shared {
             Err(TryLockError::WouldBlock) => None,
         };
         let mut queue = lock(&self.queue);
-        let (Some(conn), Some(write)) = (conn, queue.take_lone(place)) else {
-            return self.wake(&mut queue);
-        };
-        drop(queue);
-        self.commit_lone(&conn, write);
+        match conn {
+            Some(conn) if queue.is_alone(place) => {
+                let batch = queue.take(1);
+                drop(queue);
+                batch.into_iter().for_each(|write| self.commit_lone(&conn, write));
+            }
+            _ => self.wake(&mut queue),
+        }
     }
 
     /// Commits a write that was alone, without waiting for another process that writes: that may
@@ -263,11 +256,7 @@ impl Shared {
         if queue.writes.is_empty() && !queue.closed {
             let watched = self.hub.is_watched();
             queue.sleep = if watched { Sleep::Brief } else { Sleep::Deep };
-            let pause = if watched {
-                LOOK_EVERY.saturating_sub(looked.elapsed())
-            } else {
-                DOZE
-            };
+            let pause = if watched { LOOK_EVERY.saturating_sub(looked.elapsed()) } else { DOZE };
             let waited = self.ready.wait_timeout(queue, pause);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.sleep = Sleep::Awake;
@@ -281,11 +270,18 @@ impl Shared {
             return;
         }
         let conn = lock(&self.conn);
-        let mut batch = lock(&self.queue).take_batch();
-        let mut writes: Vec<&mut dyn Write> = batch
-            .iter_mut()
-            .map(|write| &mut **write as &mut dyn Write)
-            .collect();
+        let mut batch = {
+            let mut queue = lock(&self.queue);
+            let batch = queue.take(COMMIT_BATCH_MAX);
+            queue.last_batch = batch.len();
+            batch
+        };
+        // A lone write may have been committed in place meanwhile.
+        if batch.is_empty() {
+            return;
+        }
+        let mut writes: Vec<&mut dyn Write> =
+            batch.iter_mut().map(|write| &mut **write as &mut dyn Write).collect();
         match commit::commit(&conn, self.clock.as_ref(), &mut writes) {
             Ok(changes) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
@@ -342,18 +338,13 @@ impl<T> Drop for Submitted<T> {
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
-            .field("commits", &self.commits())
-            .finish()
+        f.debug_struct("Writer").field("commits", &self.commits()).finish()
     }
 }
 
 /// The error of a write whose thread is gone: whether it was written is unknown.
 fn no_answer() -> Error {
-    Error::Unavailable(
-        Outage::NoAnswer,
-        "the writer ended before it answered".into(),
-    )
+    Error::Unavailable(Outage::NoAnswer, "the writer ended before it answered".into())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
