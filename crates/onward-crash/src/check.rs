@@ -41,9 +41,7 @@ impl Snapshot {
 
     fn records(&self) -> impl Iterator<Item = (String, &Record)> {
         self.runs.iter().flat_map(|(run, history)| {
-            history
-                .iter()
-                .map(|record| (format!("{}/{}", run.id, record.step), record))
+            history.iter().map(|record| (format!("{}/{}", run.id, record.step), record))
         })
     }
 }
@@ -125,10 +123,7 @@ pub fn check_fenced(before: &Snapshot, after: &Snapshot) -> Vec<Breach> {
         let is_over = |record: &&Record| {
             record.attempt < run.attempt || (record.attempt == run.attempt && run.worker.is_none())
         };
-        let late = later
-            .iter()
-            .filter(|record| !known.contains(&record.seq))
-            .filter(is_over);
+        let late = later.iter().filter(|record| !known.contains(&record.seq)).filter(is_over);
         breaches.extend(late.map(|record| Breach::WroteLate(run.id.to_string(), record.seq)));
     }
     breaches
@@ -153,30 +148,16 @@ fn check_key(input: &Input, chain: Option<&Vec<&Run>>) -> Vec<Breach> {
     if let Some(run) = chain.iter().find(|run| run.state != RunState::Completed) {
         return vec![Breach::NotCompleted(key, run.state)];
     }
-    let laps = if key.starts_with("relay") {
-        input.laps
-    } else {
-        0
-    };
-    let links = chain
-        .iter()
-        .filter(|run| run.continued_as.is_some())
-        .count();
-    let ends: Vec<_> = chain
-        .iter()
-        .filter(|run| run.continued_as.is_none())
-        .collect();
+    let laps = if key.starts_with("relay") { input.laps } else { 0 };
+    let links = chain.iter().filter(|run| run.continued_as.is_some()).count();
+    let ends: Vec<_> = chain.iter().filter(|run| run.continued_as.is_none()).collect();
     let [end] = ends.as_slice() else {
         return vec![Breach::Split(key)];
     };
     if links != laps as usize {
         return vec![Breach::Split(key)];
     }
-    let output = end
-        .output
-        .as_ref()
-        .map(|json| json.as_str().to_owned())
-        .unwrap_or_default();
+    let output = end.output.as_ref().map(|json| json.as_str().to_owned()).unwrap_or_default();
     match serde_json::from_str::<Output>(&output) {
         Ok(read) if is_expected(input, &read) => Vec::new(),
         _ => vec![Breach::WrongOutput(key, output)],
@@ -202,23 +183,16 @@ fn check_history(run: &Run, history: &[Record]) -> Vec<Breach> {
 
 fn check_unworked(story: &Story) -> Vec<Breach> {
     let began: BTreeSet<&str> = story.effects.iter().map(|e| e.step_id.as_str()).collect();
-    let done = story
-        .last
-        .records()
-        .filter(|(_, record)| matches!(record.entry, Entry::Done(_)));
+    let done = story.last.records().filter(|(_, record)| matches!(record.entry, Entry::Done(_)));
     done.filter(|(id, _)| !began.contains(id.as_str()))
         .map(|(id, _)| Breach::Unworked(id))
         .collect()
 }
 
 fn check_kept(before: &Snapshot, after: &Snapshot) -> Vec<Breach> {
-    let kept: BTreeMap<(String, u64), &Record> = after
-        .records()
-        .map(|(id, record)| ((id, record.seq), record))
-        .collect();
-    let seen = before
-        .records()
-        .map(|(id, record)| ((id, record.seq), record));
+    let kept: BTreeMap<(String, u64), &Record> =
+        after.records().map(|(id, record)| ((id, record.seq), record)).collect();
+    let seen = before.records().map(|(id, record)| ((id, record.seq), record));
     seen.filter(|(place, record)| kept.get(place) != Some(record))
         .map(|((id, seq), _)| Breach::Changed(id, seq))
         .collect()
@@ -227,29 +201,17 @@ fn check_kept(before: &Snapshot, after: &Snapshot) -> Vec<Breach> {
 /// Bodies that began though the store had their record, or once too often.
 fn check_bodies(story: &Story) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    let settled: BTreeMap<u32, BTreeMap<String, Vec<&Record>>> = story
-        .before
-        .iter()
-        .map(|(generation, before)| (*generation, by_step(before)))
-        .collect();
+    let settled: BTreeMap<u32, BTreeMap<String, Vec<&Record>>> =
+        story.before.iter().map(|(generation, before)| (*generation, by_step(before))).collect();
     let mut once = BTreeSet::new();
     for effect in &story.effects {
-        let records = settled
-            .get(&effect.generation)
-            .and_then(|steps| steps.get(&effect.step_id));
-        if records
-            .into_iter()
-            .flatten()
-            .any(|record| rules_out(record, effect))
-        {
+        let records = settled.get(&effect.generation).and_then(|steps| steps.get(&effect.step_id));
+        if records.into_iter().flatten().any(|record| rules_out(record, effect)) {
             breaches.push(Breach::RanAgain(effect.step_id.clone(), effect.generation));
         }
         let place = (&effect.step_id, effect.try_number);
         if effect.times == Times::AtMostOnce && !once.insert(place) {
-            breaches.push(Breach::BeganTwice(
-                effect.step_id.clone(),
-                effect.generation,
-            ));
+            breaches.push(Breach::BeganTwice(effect.step_id.clone(), effect.generation));
         }
     }
     breaches
@@ -275,10 +237,7 @@ fn rules_out(record: &Record, effect: &Effect) -> bool {
 fn check_ids(effects: &[Effect], chains: &BTreeMap<&str, Vec<&Run>>) -> Vec<Breach> {
     let mut breaches = BTreeMap::new();
     for effect in effects {
-        let chain = chains
-            .get(effect.key.as_str())
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let chain = chains.get(effect.key.as_str()).map(Vec::as_slice).unwrap_or_default();
         let is_of_key = chain.iter().any(|run| run.id.to_string() == effect.run);
         let is_of_run = effect.step_id.strip_prefix(effect.run.as_str());
         if !is_of_key || !is_of_run.is_some_and(|rest| rest.starts_with('/')) {
@@ -339,9 +298,7 @@ mod tests {
             done(3, "send"),
             done(4, "note"),
         ];
-        let early = Snapshot {
-            runs: vec![(run(), history[..3].to_vec())],
-        };
+        let early = Snapshot { runs: vec![(run(), history[..3].to_vec())] };
         let effects = vec![
             effect(1, "prepare", Times::AtLeastOnce),
             effect(1, "send", Times::AtMostOnce),
@@ -349,16 +306,10 @@ mod tests {
             effect(2, "note", Times::AtLeastOnce),
         ];
         Story {
-            wanted: vec![Input {
-                key: KEY.to_owned(),
-                number: 1,
-                laps: 0,
-            }],
+            wanted: vec![Input { key: KEY.to_owned(), number: 1, laps: 0 }],
             effects,
             before: BTreeMap::from([(1, Snapshot::default()), (2, early)]),
-            last: Snapshot {
-                runs: vec![(run(), history)],
-            },
+            last: Snapshot { runs: vec![(run(), history)] },
         }
     }
 
@@ -376,10 +327,7 @@ mod tests {
 
     #[test]
     fn missing_run_is_found() {
-        finds(
-            |story| story.last.runs.clear(),
-            |b| matches!(b, Breach::Lost(_)),
-        );
+        finds(|story| story.last.runs.clear(), |b| matches!(b, Breach::Lost(_)));
     }
 
     #[test]
@@ -418,10 +366,7 @@ mod tests {
 
     #[test]
     fn result_without_a_body_is_found() {
-        finds(
-            |story| drop(story.effects.remove(0)),
-            |b| matches!(b, Breach::Unworked(_)),
-        );
+        finds(|story| drop(story.effects.remove(0)), |b| matches!(b, Breach::Unworked(_)));
     }
 
     #[test]
@@ -451,18 +396,12 @@ mod tests {
     #[test]
     fn body_of_a_recorded_try_is_found() {
         let failure = onward::Failure::new("no");
-        let entry = Entry::TryFailed {
-            failure,
-            next_at: Timestamp::from_millis(0),
-        };
+        let entry = Entry::TryFailed { failure, next_at: Timestamp::from_millis(0) };
         let failed = record(9, "note", entry);
         finds(
             |story| {
                 for snapshot in story.before.values_mut().chain([&mut story.last]) {
-                    snapshot
-                        .runs
-                        .iter_mut()
-                        .for_each(|(_, history)| history.push(failed.clone()));
+                    snapshot.runs.iter_mut().for_each(|(_, history)| history.push(failed.clone()));
                 }
             },
             |b| matches!(b, Breach::RanAgain(_, 2)),
@@ -494,18 +433,11 @@ mod tests {
         let mut held = run();
         held.state = RunState::Running;
         held.worker = Some(WorkerId::from_u128(1));
-        let before = Snapshot {
-            runs: vec![(held.clone(), vec![done(1, "prepare")])],
-        };
+        let before = Snapshot { runs: vec![(held.clone(), vec![done(1, "prepare")])] };
         let late = vec![done(1, "prepare"), done(2, "send")];
-        let after = Snapshot {
-            runs: vec![(held, late)],
-        };
+        let after = Snapshot { runs: vec![(held, late)] };
         assert_eq!(check_fenced(&before, &before), []);
         let breaches = check_fenced(&before, &after);
-        assert!(
-            matches!(breaches.as_slice(), [Breach::WroteLate(_, 2)]),
-            "{breaches:?}"
-        );
+        assert!(matches!(breaches.as_slice(), [Breach::WroteLate(_, 2)]), "{breaches:?}");
     }
 }

@@ -57,11 +57,7 @@ impl Pen {
     /// When it cannot be opened.
     pub fn open(path: &Path, generation: u32) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
-        Ok(Self {
-            file: Arc::new(file),
-            order: Arc::default(),
-            generation,
-        })
+        Ok(Self { file: Arc::new(file), order: Arc::default(), generation })
     }
 
     /// Writes that a body begins.
@@ -90,10 +86,7 @@ impl Pen {
 /// When the file cannot be read, or a line is not an effect.
 pub fn read(path: &Path) -> io::Result<Vec<Effect>> {
     match std::fs::read_to_string(path) {
-        Ok(text) => text
-            .lines()
-            .map(|line| Ok(serde_json::from_str(line)?))
-            .collect(),
+        Ok(text) => text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }

@@ -65,14 +65,7 @@ pub fn round(round: u32, runs: u32) -> Vec<(Workflow<Input, Output>, Input)> {
     let own = (0..runs).map(|number| {
         let workflow = OWN[number as usize % OWN.len()].clone();
         let key = format!("{}-{round}-{number}", workflow.name());
-        (
-            workflow,
-            Input {
-                key,
-                number: u64::from(number),
-                laps: 2,
-            },
-        )
+        (workflow, Input { key, number: u64::from(number), laps: 2 })
     });
     own.collect()
 }
@@ -135,10 +128,7 @@ where
 }
 
 fn plain(total: u64) -> Result<Output, Failure> {
-    Ok(Output {
-        total,
-        way: String::new(),
-    })
+    Ok(Output { total, way: String::new() })
 }
 
 impl Scene {
@@ -151,41 +141,26 @@ impl Scene {
 }
 
 async fn chain(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
-    let one = ctx
-        .step("one", |step| scene.work(&input, step, input.number + 1))
-        .await?;
+    let one = ctx.step("one", |step| scene.work(&input, step, input.number + 1)).await?;
     let flaky = ctx.step("flaky", async |step| {
         let try_number = step.try_number();
         let result = scene.work(&input, step, one + 1).await?;
-        if try_number < 3 {
-            Err(Failure::new("not yet"))
-        } else {
-            Ok(result)
-        }
+        if try_number < 3 { Err(Failure::new("not yet")) } else { Ok(result) }
     });
     let two = flaky.retry(Retry::fixed(LINGER * 2).tries(3)).await?;
-    plain(
-        ctx.step("three", |step| scene.work(&input, step, two + 1))
-            .await?,
-    )
+    plain(ctx.step("three", |step| scene.work(&input, step, two + 1)).await?)
 }
 
 async fn nap(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
-    let one = ctx
-        .step("work", |step| scene.work(&input, step, input.number + 1))
-        .await?;
+    let one = ctx.step("work", |step| scene.work(&input, step, input.number + 1)).await?;
     ctx.sleep(NAP_TIME).await;
-    let two = ctx
-        .step("work", |step| scene.work(&input, step, one + 1))
-        .await?;
+    let two = ctx.step("work", |step| scene.work(&input, step, one + 1)).await?;
     ctx.sleep(NAP_TIME).await;
     plain(two)
 }
 
 async fn once(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
-    let one = ctx
-        .step("prepare", |step| scene.work(&input, step, input.number + 1))
-        .await?;
+    let one = ctx.step("prepare", |step| scene.work(&input, step, input.number + 1)).await?;
     let sent = ctx.step("send", async |step| {
         scene.pen.write(&input.key, &step, Times::AtMostOnce)?;
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -196,13 +171,8 @@ async fn once(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
         Err(failure) if failure.is("interrupted") => "interrupted",
         Err(failure) => return Err(failure),
     };
-    let total = ctx
-        .step("note", |step| scene.work(&input, step, one + 1))
-        .await?;
-    Ok(Output {
-        total,
-        way: way.to_owned(),
-    })
+    let total = ctx.step("note", |step| scene.work(&input, step, one + 1)).await?;
+    Ok(Output { total, way: way.to_owned() })
 }
 
 async fn fan(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
@@ -217,28 +187,16 @@ async fn fan(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
         () = ctx.sleep(Duration::from_secs(60)) => "nobody",
     };
     // A function that chose otherwise on replay would leave this step's record behind.
-    ctx.step(format!("crown {way}"), |step| scene.work(&input, step, 0))
-        .await?;
-    Ok(Output {
-        total,
-        way: way.to_owned(),
-    })
+    ctx.step(format!("crown {way}"), |step| scene.work(&input, step, 0)).await?;
+    Ok(Output { total, way: way.to_owned() })
 }
 
 async fn relay(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
-    let one = ctx
-        .step("run", |step| scene.work(&input, step, input.number + 1))
-        .await?;
-    let two = ctx
-        .step("hand over", |step| scene.work(&input, step, one + 1))
-        .await?;
+    let one = ctx.step("run", |step| scene.work(&input, step, input.number + 1)).await?;
+    let two = ctx.step("hand over", |step| scene.work(&input, step, one + 1)).await?;
     match input.laps {
         0 => plain(two),
-        laps => ctx.continue_as(&Input {
-            number: two,
-            laps: laps - 1,
-            ..input
-        }),
+        laps => ctx.continue_as(&Input { number: two, laps: laps - 1, ..input }),
     }
 }
 
@@ -249,10 +207,7 @@ async fn gate(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
         Ok::<_, Failure>(input.number + 1)
     });
     let one = held.await?;
-    plain(
-        ctx.step("go on", |step| scene.work(&input, step, one + 1))
-            .await?,
-    )
+    plain(ctx.step("go on", |step| scene.work(&input, step, one + 1)).await?)
 }
 
 async fn wait_until_open(gate: &Path) -> Result<(), Failure> {

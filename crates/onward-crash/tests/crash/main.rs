@@ -3,6 +3,8 @@
 //! Each test lets victims work on one SQLite file, ends them in its own way, lets a last one
 //! finish, and hands the story to the checker.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, outside its own function too")]
+
 mod random;
 mod stage;
 
@@ -72,20 +74,14 @@ fn survives_kills_at(failpoint: &str) {
 }
 
 fn one_of_a_round(round: u32, failpoint: Option<String>) -> Cast {
-    Cast {
-        lease: LEASE_SHORT,
-        round: Some((round, ROUND_RUNS)),
-        failpoint,
-    }
+    Cast { lease: LEASE_SHORT, round: Some((round, ROUND_RUNS)), failpoint }
 }
 
 #[test]
 fn survives_kills_at_random_effects() {
     survives_random_kills(|random, stage, victim| {
         let enough = stage.effects_bytes() + random.below(25) * EFFECT_BYTES;
-        wait_until("the victim has worked", || {
-            stage.effects_bytes() >= enough || victim.is_done()
-        });
+        wait_until("the victim has worked", || stage.effects_bytes() >= enough || victim.is_done());
     });
 }
 
@@ -93,9 +89,7 @@ fn survives_kills_at_random_effects() {
 fn survives_kills_at_random_times() {
     survives_random_kills(|random, _, victim| {
         let moment = Instant::now() + Duration::from_micros(random.below(120_000));
-        wait_until("the moment has come", || {
-            Instant::now() >= moment || victim.is_done()
-        });
+        wait_until("the moment has come", || Instant::now() >= moment || victim.is_done());
     });
 }
 
@@ -124,11 +118,7 @@ fn survives_random_kills(wait: impl Fn(&mut Random, &Stage, &mut Victim)) {
 #[test]
 fn survivors_take_over_at_once_from_a_killed_neighbour() {
     let mut stage = Stage::new();
-    let server = Cast {
-        lease: LEASE_LONG,
-        round: None,
-        failpoint: None,
-    };
+    let server = Cast { lease: LEASE_LONG, round: None, failpoint: None };
     let mut holder = stage.spawn(&server);
     stage.start_at_gate("held", 4);
     wait_for_bodies(&stage, holder.generation, 4);
@@ -159,26 +149,17 @@ fn assert_no_lease_since(killed_at: Instant) {
 
 fn count_bodies(stage: &Stage, generations: &[u32]) -> usize {
     let effects = stage.effects();
-    effects
-        .iter()
-        .filter(|effect| generations.contains(&effect.generation))
-        .count()
+    effects.iter().filter(|effect| generations.contains(&effect.generation)).count()
 }
 
 fn wait_for_bodies(stage: &Stage, generation: u32, bodies: usize) {
-    wait_until("the bodies have begun", || {
-        count_bodies(stage, &[generation]) >= bodies
-    });
+    wait_until("the bodies have begun", || count_bodies(stage, &[generation]) >= bodies);
 }
 
 #[test]
 fn stopped_worker_cannot_write_after_its_lease_and_joins_again() {
     let mut stage = Stage::new();
-    let server = Cast {
-        lease: LEASE_SHORT,
-        round: None,
-        failpoint: None,
-    };
+    let server = Cast { lease: LEASE_SHORT, round: None, failpoint: None };
     let mut stopped = stage.spawn(&server);
     stage.start_at_gate("first", 4);
     wait_for_bodies(&stage, stopped.generation, 4);
@@ -190,9 +171,7 @@ fn stopped_worker_cannot_write_after_its_lease_and_joins_again() {
     let taken_over = stage.live_snapshot();
     stage.open_gate();
     stopped.signal(Signal::CONT);
-    wait_until("the stopped one says that it lost its lease", || {
-        lost_lines(&stopped) > 0
-    });
+    wait_until("the stopped one says that it lost its lease", || lost_lines(&stopped) > 0);
     stage.wait_until_ended();
     let breaches = check_fenced(&taken_over, &stage.live_snapshot());
     assert!(breaches.is_empty(), "{breaches:#?}");
@@ -210,17 +189,10 @@ fn stopped_worker_cannot_write_after_its_lease_and_joins_again() {
 }
 
 fn lost_lines(victim: &Victim) -> usize {
-    victim
-        .said()
-        .lines()
-        .filter(|line| line.contains("lost its lease"))
-        .count()
+    victim.said().lines().filter(|line| line.contains("lost its lease")).count()
 }
 
 fn assert_attempts(snapshot: &Snapshot, attempt: u32) {
     let attempts: Vec<u32> = snapshot.runs.iter().map(|(run, _)| run.attempt).collect();
-    assert!(
-        attempts.iter().all(|found| *found == attempt),
-        "{attempts:?}"
-    );
+    assert!(attempts.iter().all(|found| *found == attempt), "{attempts:?}");
 }

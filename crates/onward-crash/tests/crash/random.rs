@@ -7,13 +7,9 @@ pub(crate) struct Random(u64);
 impl Random {
     /// Seeded by `ONWARD_CRASH_SEED`, or by the time; says which, so that a failure can be repeated.
     pub(crate) fn from_environment() -> Self {
-        let given = std::env::var("ONWARD_CRASH_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok());
+        let given = std::env::var("ONWARD_CRASH_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| {
-            let since = SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap();
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             since.as_secs() ^ u64::from(since.subsec_nanos())
         });
         println!("ONWARD_CRASH_SEED={seed}");

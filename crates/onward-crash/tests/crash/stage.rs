@@ -42,18 +42,9 @@ pub(crate) struct Cast {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        Self {
-            folder,
-            runtime,
-            story: Story::default(),
-            generation: 0,
-            kills: 0,
-        }
+        Self { folder, runtime, story: Story::default(), generation: 0, kills: 0 }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -62,42 +53,27 @@ impl Stage {
 
     /// Notes the runs of a round as wanted.
     pub(crate) fn want_round(&mut self, round: u32, runs: u32) {
-        self.story
-            .wanted
-            .extend(flow::round(round, runs).into_iter().map(|(_, input)| input));
+        self.story.wanted.extend(flow::round(round, runs).into_iter().map(|(_, input)| input));
     }
 
     /// Starts a victim, with the store as it stands noted just before. One with a round is alone;
     /// others may be at work beside one that only serves.
     pub(crate) fn spawn(&mut self, cast: &Cast) -> Victim {
-        let before = if cast.round.is_some() {
-            self.snapshot()
-        } else {
-            self.live_snapshot()
-        };
+        let before = if cast.round.is_some() { self.snapshot() } else { self.live_snapshot() };
         self.generation += 1;
         self.story.before.insert(self.generation, before);
         let stderr = self.path(&format!("stderr-{}", self.generation));
         let mut command = Command::new(env!("CARGO_BIN_EXE_onward-crash"));
         command.arg(self.path("db")).arg(self.path("effects"));
-        command
-            .arg(self.generation.to_string())
-            .arg(cast.lease.as_millis().to_string());
+        command.arg(self.generation.to_string()).arg(cast.lease.as_millis().to_string());
         if let Some((round, runs)) = cast.round {
             command.arg(round.to_string()).arg(runs.to_string());
         }
         if let Some(failpoint) = &cast.failpoint {
             command.env("ONWARD_FAILPOINT", failpoint);
         }
-        let child = command
-            .stderr(File::create(&stderr).unwrap())
-            .spawn()
-            .unwrap();
-        Victim {
-            child,
-            generation: self.generation,
-            stderr,
-        }
+        let child = command.stderr(File::create(&stderr).unwrap()).spawn().unwrap();
+        Victim { child, generation: self.generation, stderr }
     }
 
     /// The store as the dead left it, read from a copy of its files: opening the file itself would
@@ -117,9 +93,7 @@ impl Stage {
 
     fn read(&self, database: &Path) -> Snapshot {
         self.runtime.block_on(async {
-            let onward = Onward::open(&format!("sqlite:{}", database.display()))
-                .await
-                .unwrap();
+            let onward = Onward::open(&format!("sqlite:{}", database.display())).await.unwrap();
             Snapshot::read(&onward).await.unwrap()
         })
     }
@@ -128,11 +102,7 @@ impl Stage {
     pub(crate) fn start_at_gate(&mut self, name: &str, runs: u64) {
         let url = format!("sqlite:{}", self.path("db").display());
         let inputs: Vec<Input> = (0..runs)
-            .map(|number| Input {
-                key: format!("gate-{name}-{number}"),
-                number,
-                laps: 0,
-            })
+            .map(|number| Input { key: format!("gate-{name}-{number}"), number, laps: 0 })
             .collect();
         self.runtime.block_on(async {
             let onward = Onward::open(&url).await.unwrap();
@@ -154,8 +124,7 @@ impl Stage {
             let runs = self.live_snapshot().runs;
             let ended = |input: &&Input| {
                 let of_key = |run: &onward::Run| run.key.as_ref() == Some(&input.key);
-                runs.iter()
-                    .any(|(run, _)| of_key(run) && run.state.is_final())
+                runs.iter().any(|(run, _)| of_key(run) && run.state.is_final())
             };
             self.story.wanted.iter().filter(ended).count() == self.story.wanted.len()
         });
@@ -190,11 +159,7 @@ impl Stage {
     pub(crate) fn wait_for_death(&mut self, victim: &mut Victim) {
         let status = victim.wait();
         let said = victim.said();
-        assert_eq!(
-            status.signal(),
-            Some(SIGKILL),
-            "the failpoint was not reached:\n{said}"
-        );
+        assert_eq!(status.signal(), Some(SIGKILL), "the failpoint was not reached:\n{said}");
         self.kills += 1;
     }
 
@@ -203,11 +168,7 @@ impl Stage {
         self.story.last = self.snapshot();
         self.story.effects = self.effects();
         let breaches = check::check(&self.story);
-        assert!(
-            breaches.is_empty(),
-            "after {} kills: {breaches:#?}",
-            self.kills
-        );
+        assert!(breaches.is_empty(), "after {} kills: {breaches:#?}", self.kills);
     }
 }
 
@@ -226,11 +187,7 @@ impl Victim {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(
-                begun.elapsed() < DEADLINE,
-                "a victim does not end:\n{}",
-                self.said()
-            );
+            assert!(begun.elapsed() < DEADLINE, "a victim does not end:\n{}", self.said());
             std::thread::sleep(LOOK_EVERY);
         }
     }
@@ -246,11 +203,7 @@ impl Victim {
     }
 
     fn assert_well(&self, status: ExitStatus) {
-        assert!(
-            status.success(),
-            "a victim ended with {status}:\n{}",
-            self.said()
-        );
+        assert!(status.success(), "a victim ended with {status}:\n{}", self.said());
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
