@@ -30,11 +30,11 @@
 //! [`RunHandle::result`]. The modules are declared in that order.
 
 mod client;
-mod worker;
-mod driver;
 mod ctx;
+mod driver;
 mod upkeep;
 mod why;
+mod worker;
 
 pub mod store;
 

@@ -27,7 +27,7 @@ mod memory {
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
-    use onward::store::sqlite::{SqliteOptions, SqliteStore};
+    use onward::store::{SqliteOptions, SqliteStore};
     use tempfile::TempDir;
 
     use super::*;
@@ -45,17 +45,10 @@ mod sqlite {
             let path = folder.path().join("onward.db");
             let open = || {
                 let clock = Arc::new(clock.clone());
-                let options = SqliteOptions {
-                    clock,
-                    ..SqliteOptions::default()
-                };
+                let options = SqliteOptions { clock, ..SqliteOptions::default() };
                 Arc::new(SqliteStore::open_with(&path, options).unwrap())
             };
-            Sqlite {
-                store: open(),
-                other: open(),
-                _folder: folder,
-            }
+            Sqlite { store: open(), other: open(), _folder: folder }
         }
 
         fn store(&self) -> Arc<dyn Store> {

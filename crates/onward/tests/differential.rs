@@ -33,11 +33,7 @@ impl Harness for Memory {
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 256,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
@@ -52,7 +48,7 @@ proptest! {
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
-    use onward::store::sqlite::{SqliteOptions, SqliteStore};
+    use onward::store::{SqliteOptions, SqliteStore};
     use tempfile::TempDir;
 
     use super::*;
@@ -65,15 +61,9 @@ mod sqlite {
     impl Harness for Sqlite {
         async fn open(clock: TestClock) -> Self {
             let folder = TempDir::new().unwrap();
-            let options = SqliteOptions {
-                clock: Arc::new(clock),
-                ..SqliteOptions::default()
-            };
+            let options = SqliteOptions { clock: Arc::new(clock), ..SqliteOptions::default() };
             let store = SqliteStore::open_with(folder.path().join("onward.db"), options).unwrap();
-            Sqlite {
-                store: Arc::new(store),
-                _folder: folder,
-            }
+            Sqlite { store: Arc::new(store), _folder: folder }
         }
 
         fn store(&self) -> Arc<dyn Store> {
@@ -93,10 +83,7 @@ mod sqlite {
 
 /// Plays the story on both stores and compares what they say and show.
 fn compare<A: Harness, B: Harness>(story: Vec<Scene>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (left, right) = (Stage::open::<A>().await, Stage::open::<B>().await);
         let mut world = World::default();
@@ -140,10 +127,7 @@ fn pass(left: &Stage, right: &Stage, ms: u64) {
 async fn same_answers(world: &mut World, left: &Stage, right: &Stage, call: &world::Call) {
     let answer = call.make(left.store.as_ref()).await;
     let other = call.make(right.store.as_ref()).await;
-    assert_eq!(
-        answer.text, other.text,
-        "the stores answer {call:?} differently"
-    );
+    assert_eq!(answer.text, other.text, "the stores answer {call:?} differently");
     world.learn(call, answer);
 }
 

@@ -21,12 +21,7 @@ pub async fn cancelled_queued_run_ends_at_once(stage: &Stage) {
 /// A delayed run ends at once, and its time never wakes it.
 pub async fn cancelled_delayed_run_never_wakes(stage: &Stage) {
     let worker = stage.worker().await;
-    let run = stage
-        .start(NewRun {
-            start_at: StartAt::After(1_000),
-            ..new_run()
-        })
-        .await;
+    let run = stage.start(NewRun { start_at: StartAt::After(1_000), ..new_run() }).await;
     stage.store.cancel(run).await.unwrap();
     stage.pass(2_000);
     worker.assert_nothing_to_claim().await;
@@ -38,21 +33,12 @@ pub async fn cancelled_running_run_is_marked(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     let run = stage.store.cancel(lease.run).await.unwrap();
-    assert_eq!(
-        (run.state, run.cancel_at),
-        (RunState::Running, Some(stage.now()))
-    );
+    assert_eq!((run.state, run.cancel_at), (RunState::Running, Some(stage.now())));
     assert_eq!(run.worker, Some(worker.id));
-    stage
-        .record(lease, vec![done(1, "undo pay", 1)])
-        .await
-        .unwrap();
+    stage.record(lease, vec![done(1, "undo pay", 1)]).await.unwrap();
     stage.settle(lease, End::Cancelled).await.unwrap();
     let run = stage.run(lease.run).await;
-    assert_eq!(
-        (run.state, run.finished_at),
-        (RunState::Cancelled, Some(stage.now()))
-    );
+    assert_eq!((run.state, run.finished_at), (RunState::Cancelled, Some(stage.now())));
 }
 
 /// A waiting run with records is queued with the mark, so that a worker can undo.
@@ -62,10 +48,7 @@ pub async fn cancelled_waiting_run_is_queued_with_the_mark(stage: &Stage) {
     stage.record(lease, vec![done(1, "pay", 1)]).await.unwrap();
     stage.settle(lease, parked(0)).await.unwrap();
     let run = stage.store.cancel(lease.run).await.unwrap();
-    assert_eq!(
-        (run.state, run.cancel_at),
-        (RunState::Queued, Some(stage.now()))
-    );
+    assert_eq!((run.state, run.cancel_at), (RunState::Queued, Some(stage.now())));
     let claimed = worker.take_whole(lease.run).await;
     assert_eq!(claimed.run.cancel_at, Some(stage.now()));
 }
@@ -86,10 +69,7 @@ pub async fn cancel_twice(stage: &Stage) {
     let worker = stage.worker().await;
     let marked = stage.running(&worker).await.run;
     let parked_run = stage.running(&worker).await;
-    stage
-        .record(parked_run, vec![done(1, "pay", 1)])
-        .await
-        .unwrap();
+    stage.record(parked_run, vec![done(1, "pay", 1)]).await.unwrap();
     stage.settle(parked_run, parked(0)).await.unwrap();
     let queued = stage.start(new_run()).await;
     for run in [marked, parked_run.run, queued] {
@@ -117,10 +97,7 @@ pub async fn cancel_of_a_cancelled_run_is_no_error(stage: &Stage) {
     let worker = stage.worker().await;
     let run = stage.settled(&worker, End::Cancelled).await.run;
     let before = stage.snapshot().await;
-    assert_eq!(
-        stage.store.cancel(run).await.unwrap().state,
-        RunState::Cancelled
-    );
+    assert_eq!(stage.store.cancel(run).await.unwrap().state, RunState::Cancelled);
     stage.assert_unchanged(&before).await;
 }
 
@@ -141,10 +118,7 @@ pub async fn completion_wins_over_a_mark(stage: &Stage) {
     stage.store.cancel(lease.run).await.unwrap();
     stage.settle(lease, End::Completed(json(1))).await.unwrap();
     let run = stage.run(lease.run).await;
-    assert_eq!(
-        (run.state, run.output),
-        (RunState::Completed, Some(json(1)))
-    );
+    assert_eq!((run.state, run.output), (RunState::Completed, Some(json(1))));
 }
 
 /// A mark survives the loss of the holder, and never makes the run wait as a suspect.

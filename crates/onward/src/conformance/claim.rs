@@ -12,10 +12,7 @@ use crate::{RunId, RunState};
 
 /// The highest priority comes first, then the longest due, then the oldest id.
 pub async fn claim_order_is_priority_then_due_time_then_id(stage: &Stage) {
-    let with = |priority| NewRun {
-        priority,
-        ..new_run()
-    };
+    let with = |priority| NewRun { priority, ..new_run() };
     let urgent_late = with(5);
     let (third, fourth) = (with(0), with(0));
     let last = with(-1);
@@ -27,10 +24,7 @@ pub async fn claim_order_is_priority_then_due_time_then_id(stage: &Stage) {
     let second = stage.start(with(1)).await;
     stage.start(urgent_late.clone()).await;
     let claims = stage.worker().await.claim(10).await;
-    assert_eq!(
-        ids(&claims),
-        [urgent_late.id, second, third.id, fourth.id, fifth, last.id]
-    );
+    assert_eq!(ids(&claims), [urgent_late.id, second, third.id, fourth.id, fifth, last.id]);
 }
 
 /// A claim gives the run as it stands under the new lease.
@@ -39,42 +33,21 @@ pub async fn claim_raises_the_attempt_and_names_the_holder(stage: &Stage) {
     let run = stage.start(new_run()).await;
     stage.pass(5);
     let first = worker.take_whole(run).await;
-    assert_eq!(
-        first.lease,
-        Lease {
-            run,
-            worker: worker.id,
-            attempt: 1
-        }
-    );
+    assert_eq!(first.lease, Lease { run, worker: worker.id, attempt: 1 });
     assert_eq!(first.run, stage.run(run).await);
-    assert_eq!(
-        (first.run.state, first.run.worker),
-        (RunState::Running, Some(worker.id))
-    );
-    assert_eq!(
-        (first.run.started_at, first.run.due_at),
-        (Some(stage.now()), None)
-    );
+    assert_eq!((first.run.state, first.run.worker), (RunState::Running, Some(worker.id)));
+    assert_eq!((first.run.started_at, first.run.due_at), (Some(stage.now()), None));
     stage.settle(first.lease, End::Released).await.unwrap();
     let began = stage.now();
     stage.pass(5);
     let second = worker.take_whole(run).await;
-    assert_eq!(
-        (second.lease.attempt, second.run.started_at),
-        (2, Some(began))
-    );
+    assert_eq!((second.lease.attempt, second.run.started_at), (2, Some(began)));
 }
 
 /// A delayed run is not claimed before its time, and is right at it.
 pub async fn delayed_run_is_claimed_at_its_time(stage: &Stage) {
     let worker = stage.worker().await;
-    let run = stage
-        .start(NewRun {
-            start_at: StartAt::After(1_000),
-            ..new_run()
-        })
-        .await;
+    let run = stage.start(NewRun { start_at: StartAt::After(1_000), ..new_run() }).await;
     stage.pass(999);
     worker.assert_nothing_to_claim().await;
     stage.pass(1);
@@ -84,32 +57,18 @@ pub async fn delayed_run_is_claimed_at_its_time(stage: &Stage) {
 /// A run that was woken late is as old as its due time.
 pub async fn woken_run_is_ordered_by_its_due_time(stage: &Stage) {
     let worker = stage.worker().await;
-    let delayed = stage
-        .start(NewRun {
-            start_at: StartAt::After(10),
-            ..new_run()
-        })
-        .await;
+    let later = new_run();
+    let delayed = stage.start(NewRun { start_at: StartAt::After(10), ..new_run() }).await;
     stage.pass(20);
-    let later = stage.start(new_run()).await;
-    assert_eq!(ids(&worker.claim(2).await), [delayed, later]);
+    stage.start(later.clone()).await;
+    assert_eq!(ids(&worker.claim(2).await), [delayed, later.id], "though its id is younger");
 }
 
 /// A claim takes only runs of the queues and workflows that it names.
 pub async fn claim_takes_only_what_it_serves(stage: &Stage) {
     let worker = stage.worker().await;
-    stage
-        .start(NewRun {
-            queue: "slow".into(),
-            ..new_run()
-        })
-        .await;
-    stage
-        .start(NewRun {
-            workflow: "refund".into(),
-            ..new_run()
-        })
-        .await;
+    stage.start(NewRun { queue: "slow".into(), ..new_run() }).await;
+    stage.start(NewRun { workflow: "refund".into(), ..new_run() }).await;
     let claims = worker.claim(10).await;
     assert!(claims.runs.is_empty() && !claims.more, "{claims:?}");
     let both = Claim {
@@ -147,12 +106,7 @@ pub async fn claim_of_none_only_reads(stage: &Stage) {
     let lease = stage.running(&worker).await;
     stage.store.cancel(lease.run).await.unwrap();
     stage.start(new_run()).await;
-    stage
-        .start(NewRun {
-            start_at: StartAt::After(1_000),
-            ..new_run()
-        })
-        .await;
+    stage.start(NewRun { start_at: StartAt::After(1_000), ..new_run() }).await;
     let before = stage.snapshot().await;
     let claims = worker.claim(0).await;
     assert!(claims.runs.is_empty() && claims.more && !claims.suspect);
@@ -177,17 +131,9 @@ pub async fn claim_tells_marks_to_the_holder_only(stage: &Stage) {
 pub async fn claim_tells_the_next_due_time(stage: &Stage) {
     let worker = stage.worker().await;
     assert_eq!(worker.claim(1).await.next_due, None);
-    let after = |ms| NewRun {
-        start_at: StartAt::After(ms),
-        ..new_run()
-    };
+    let after = |ms| NewRun { start_at: StartAt::After(ms), ..new_run() };
     stage.start(after(2_000)).await;
-    stage
-        .start(NewRun {
-            queue: "slow".into(),
-            ..after(1_000)
-        })
-        .await;
+    stage.start(NewRun { queue: "slow".into(), ..after(1_000) }).await;
     assert_eq!(worker.claim(1).await.next_due, Some(stage.in_ms(1_000)));
     stage.pass(1_000);
     assert_eq!(worker.claim(1).await.next_due, Some(stage.in_ms(1_000)));
@@ -197,10 +143,7 @@ pub async fn claim_tells_the_next_due_time(stage: &Stage) {
 pub async fn claim_brings_the_history_without_voided_records(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    stage
-        .record(lease, vec![done(3, "ocr", 3), done(1, "find", 1)])
-        .await
-        .unwrap();
+    stage.record(lease, vec![done(3, "ocr", 3), done(1, "find", 1)]).await.unwrap();
     stage.record(lease, vec![failed(7, "pay")]).await.unwrap();
     stage.settle(lease, failed_at("pay")).await.unwrap();
     stage.store.retry(lease.run).await.unwrap();
@@ -220,10 +163,7 @@ pub async fn claim_tells_the_builds_of_earlier_attempts(stage: &Stage) {
     let three = stage.worker_of("three").await;
     let claimed = three.take_whole(lease.run).await;
     assert_eq!(claimed.lease.attempt, 3);
-    assert_eq!(
-        claimed.builds,
-        [(1, "one".to_owned()), (2, "two".to_owned())].into()
-    );
+    assert_eq!(claimed.builds, [(1, "one".to_owned()), (2, "two".to_owned())].into());
 }
 
 /// A claim that is repeated with its ticket gets the same runs and takes no others.
@@ -237,9 +177,7 @@ pub async fn claim_twice(stage: &Stage) {
     let before = stage.snapshot().await;
     let again = stage.store.claim(claim).await.unwrap();
     let leases = |runs: &[crate::store::Claimed]| -> BTreeSet<_> {
-        runs.iter()
-            .map(|claimed| (claimed.lease.run, claimed.lease.attempt))
-            .collect()
+        runs.iter().map(|claimed| (claimed.lease.run, claimed.lease.attempt)).collect()
     };
     assert_eq!(leases(&again.runs), leases(&first.runs));
     assert!(again.more);
@@ -253,10 +191,7 @@ pub async fn claim_twice_after_a_settle(stage: &Stage) {
     let claim = worker.next_claim(2);
     let first = stage.store.claim(claim.clone()).await.unwrap();
     assert_eq!(ids(&first), [one, two]);
-    stage
-        .settle(first.runs[0].lease, End::Completed(json(1)))
-        .await
-        .unwrap();
+    stage.settle(first.runs[0].lease, End::Completed(json(1))).await.unwrap();
     let again = stage.store.claim(claim).await.unwrap();
     assert_eq!(ids(&again), [two]);
 }
@@ -283,11 +218,7 @@ pub async fn claim_of_an_unknown_worker_is_refused(stage: &Stage) {
 /// Workers that claim at the same moment, through two handles, never share a run.
 pub async fn concurrent_claims_never_share_a_run(stage: &Stage) {
     const RUNS: usize = 60;
-    stage
-        .store
-        .start((0..RUNS).map(|_| new_run()).collect())
-        .await
-        .unwrap();
+    stage.store.start((0..RUNS).map(|_| new_run()).collect()).await.unwrap();
     let mut workers = JoinSet::new();
     for number in 0..6 {
         let mut worker = stage.worker().await;
@@ -307,11 +238,7 @@ pub async fn concurrent_claims_never_share_a_run(stage: &Stage) {
     }
     let taken: Vec<RunId> = workers.join_all().await.concat();
     let distinct: BTreeSet<_> = taken.iter().collect();
-    assert_eq!(
-        (taken.len(), distinct.len()),
-        (RUNS, RUNS),
-        "each run went to one worker"
-    );
+    assert_eq!((taken.len(), distinct.len()), (RUNS, RUNS), "each run went to one worker");
 }
 
 /// A claim that races the sweep of its worker leaves no run out of reach: whoever comes first,
@@ -332,11 +259,7 @@ pub async fn claim_racing_a_sweep_strands_no_run(stage: &Stage) {
         live.sweep().await;
         let lease = live.take(run).await;
         if let Ok(claims) = claimed {
-            assert_lost(
-                stage
-                    .record(claims.runs[0].lease, vec![done(1, "ocr", 1)])
-                    .await,
-            );
+            assert_lost(stage.record(claims.runs[0].lease, vec![done(1, "ocr", 1)]).await);
         }
         stage.settle(lease, End::Completed(json(1))).await.unwrap();
     }

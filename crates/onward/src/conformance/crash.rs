@@ -26,11 +26,7 @@ pub async fn loss_with_a_record_resets_the_count(stage: &Stage) {
     stage.lose(&worker, &sweeper).await;
     assert_eq!(stage.run(run).await.crashes, 0);
     crash(stage, run, BUILD).await;
-    assert_eq!(
-        stage.run(run).await.crashes,
-        1,
-        "a record of an earlier attempt is no progress"
-    );
+    assert_eq!(stage.run(run).await.crashes, 1, "a record of an earlier attempt is no progress");
 }
 
 /// A settle sets the count back.
@@ -67,10 +63,7 @@ pub async fn suspect_is_claimed_alone(stage: &Stage) {
     let worker = stage.worker().await;
     let claims = worker.claim(10).await;
     assert_eq!(ids(&claims), [ordinary]);
-    assert!(
-        claims.suspect && !claims.more,
-        "a suspect is queued, and nothing else"
-    );
+    assert!(claims.suspect && !claims.more, "a suspect is queued, and nothing else");
     let claims = worker.claim_suspect().await;
     assert_eq!(claims.runs.len(), 1);
     assert!(claims.suspect, "the other is left");
@@ -116,10 +109,7 @@ pub async fn crash_loop_is_mended_by_a_retry(stage: &Stage) {
     stage.store.retry(run).await.unwrap();
     let worker = stage.worker().await;
     let claimed = worker.take_whole(run).await;
-    assert_eq!(
-        (claimed.run.crashes, claimed.run.stuck_builds.len()),
-        (0, 0)
-    );
+    assert_eq!((claimed.run.crashes, claimed.run.stuck_builds.len()), (0, 0));
 }
 
 /// A run that is to be cancelled is never held back, since settling it executes no user code.
@@ -137,24 +127,14 @@ pub async fn marked_run_is_never_held_back(stage: &Stage) {
 /// A run that a start gave to its claimant is taken back like any other.
 pub async fn claimed_start_of_a_lost_worker_is_taken(stage: &Stage) {
     let (worker, sweeper) = (stage.worker().await, stage.worker().await);
-    let run = stage
-        .start(NewRun {
-            claimant: worker.claimant(),
-            ..new_run()
-        })
-        .await;
+    let run = stage.start(NewRun { claimant: worker.claimant(), ..new_run() }).await;
     let swept = stage.lose(&worker, &sweeper).await;
     assert_eq!(swept.taken, [run]);
     assert_eq!(sweeper.take_whole(run).await.lease.attempt, 2);
 }
 
 async fn suspect(stage: &Stage) -> RunId {
-    let run = stage
-        .start(NewRun {
-            priority: 1,
-            ..new_run()
-        })
-        .await;
+    let run = stage.start(NewRun { priority: 1, ..new_run() }).await;
     for _ in 0..SUSPECT_CRASHES {
         crash(stage, run, BUILD).await;
     }

@@ -14,11 +14,7 @@ const CALLERS: usize = 50;
 pub async fn concurrent_starts_with_one_key_make_one_run(stage: &Stage) {
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
-        let store = if caller % 2 == 0 {
-            &stage.store
-        } else {
-            &stage.other
-        };
+        let store = if caller % 2 == 0 { &stage.store } else { &stage.other };
         let store = store.clone();
         callers.spawn(async move {
             let run = keyed("order-1", 1, OnConflict::Existing);
@@ -26,15 +22,9 @@ pub async fn concurrent_starts_with_one_key_make_one_run(stage: &Stage) {
         });
     }
     let answers = callers.join_all().await;
-    let made = answers
-        .iter()
-        .filter(|started| started.how == StartedHow::New)
-        .count();
+    let made = answers.iter().filter(|started| started.how == StartedHow::New).count();
     assert_eq!(made, 1, "one caller made the run");
-    assert!(
-        answers.iter().all(|started| started.run == answers[0].run),
-        "all got the same"
-    );
+    assert!(answers.iter().all(|started| started.run == answers[0].run), "all got the same");
     let run = stage.run(answers[0].run).await;
     assert_eq!(run.duplicates, CALLERS as u64 - 1);
     assert_eq!(stage.snapshot().await.runs.len(), 1);
@@ -44,10 +34,7 @@ pub async fn concurrent_starts_with_one_key_make_one_run(stage: &Stage) {
 pub async fn same_key_and_input_is_the_same_run(stage: &Stage) {
     let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
     stage.pass(10);
-    let again = stage
-        .try_start(keyed("order-1", 1, OnConflict::Existing))
-        .await
-        .unwrap();
+    let again = stage.try_start(keyed("order-1", 1, OnConflict::Existing)).await.unwrap();
     assert_eq!((again.run, again.how), (run, StartedHow::Existing));
     assert_eq!(again.at, stage.run(run).await.created_at);
     assert_eq!(stage.by_key("order-1").await, Some(run));
@@ -56,13 +43,9 @@ pub async fn same_key_and_input_is_the_same_run(stage: &Stage) {
 /// A key with another input is refused, and the answer names the run that has it.
 pub async fn same_key_with_another_input_is_refused(stage: &Stage) {
     let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
-    let other = stage
-        .try_start(keyed("order-1", 2, OnConflict::Existing))
-        .await;
+    let other = stage.try_start(keyed("order-1", 2, OnConflict::Existing)).await;
     assert_conflict(other, Conflict::KeyInput { run });
-    let other = stage
-        .try_start(keyed("order-1", 2, OnConflict::RetryFailed))
-        .await;
+    let other = stage.try_start(keyed("order-1", 2, OnConflict::RetryFailed)).await;
     assert_conflict(other, Conflict::KeyInput { run });
     assert_eq!(stage.snapshot().await.runs.len(), 1);
 }
@@ -71,57 +54,35 @@ pub async fn same_key_with_another_input_is_refused(stage: &Stage) {
 pub async fn same_key_of_another_workflow_is_another_run(stage: &Stage) {
     let first = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
     let other = keyed("order-1", 2, OnConflict::Existing);
-    let other = stage
-        .start(NewRun {
-            workflow: "refund".into(),
-            ..other
-        })
-        .await;
+    let other = stage.start(NewRun { workflow: "refund".into(), ..other }).await;
     assert_ne!(first, other);
     assert_eq!(stage.by_key("order-1").await, Some(first));
 }
 
 /// Keys are compared byte by byte: case and space at an end count.
 pub async fn keys_are_compared_exactly(stage: &Stage) {
-    for key in [
-        "order-1", "Order-1", "order-1 ", "ordér-1", "order_1", "order%1",
-    ] {
-        let started = stage
-            .try_start(keyed(key, 1, OnConflict::Existing))
-            .await
-            .unwrap();
+    for key in ["order-1", "Order-1", "order-1 ", "ordér-1", "order_1", "order%1"] {
+        let started = stage.try_start(keyed(key, 1, OnConflict::Existing)).await.unwrap();
         assert_eq!(started.how, StartedHow::New, "{key:?} is a key of its own");
     }
 }
 
 /// Two starts with one key in one batch are one run.
 pub async fn one_key_twice_in_a_batch_is_one_run(stage: &Stage) {
-    let batch = vec![
-        keyed("order-1", 1, OnConflict::Existing),
-        keyed("order-1", 1, OnConflict::Existing),
-    ];
+    let batch =
+        vec![keyed("order-1", 1, OnConflict::Existing), keyed("order-1", 1, OnConflict::Existing)];
     let answers = stage.store.start(batch).await.unwrap();
-    let how: Vec<_> = answers
-        .iter()
-        .map(|answer| answer.as_ref().unwrap().how)
-        .collect();
+    let how: Vec<_> = answers.iter().map(|answer| answer.as_ref().unwrap().how).collect();
     assert_eq!(how, [StartedHow::New, StartedHow::Existing]);
-    assert_eq!(
-        answers[0].as_ref().unwrap().run,
-        answers[1].as_ref().unwrap().run
-    );
+    assert_eq!(answers[0].as_ref().unwrap().run, answers[1].as_ref().unwrap().run);
 }
 
 /// `Reject` refuses a key in use, whatever the input.
 pub async fn reject_refuses_the_same_input_too(stage: &Stage) {
     let run = stage.start(keyed("order-1", 1, OnConflict::Reject)).await;
-    let again = stage
-        .try_start(keyed("order-1", 1, OnConflict::Reject))
-        .await;
+    let again = stage.try_start(keyed("order-1", 1, OnConflict::Reject)).await;
     assert_conflict(again, Conflict::KeyTaken { run });
-    let other = stage
-        .try_start(keyed("order-1", 2, OnConflict::Reject))
-        .await;
+    let other = stage.try_start(keyed("order-1", 2, OnConflict::Reject)).await;
     assert_conflict(other, Conflict::KeyTaken { run });
 }
 
@@ -132,10 +93,7 @@ pub async fn finished_run_keeps_its_key(stage: &Stage) {
     let lease = worker.take(run).await;
     stage.settle(lease, End::Completed(json(7))).await.unwrap();
     stage.pass(1_000_000_000);
-    let again = stage
-        .try_start(keyed("order-1", 1, OnConflict::Existing))
-        .await
-        .unwrap();
+    let again = stage.try_start(keyed("order-1", 1, OnConflict::Existing)).await.unwrap();
     assert_eq!((again.run, again.how), (run, StartedHow::Existing));
     assert_eq!(stage.state(run).await, RunState::Completed);
 }
@@ -145,15 +103,9 @@ pub async fn retry_failed_continues_a_failed_run(stage: &Stage) {
     let worker = stage.worker().await;
     let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
     let lease = worker.take(run).await;
-    stage
-        .record(lease, vec![done(1, "ocr", 1), failed(2, "pay")])
-        .await
-        .unwrap();
+    stage.record(lease, vec![done(1, "ocr", 1), failed(2, "pay")]).await.unwrap();
     stage.settle(lease, failed_at("pay")).await.unwrap();
-    let again = stage
-        .try_start(keyed("order-1", 1, OnConflict::RetryFailed))
-        .await
-        .unwrap();
+    let again = stage.try_start(keyed("order-1", 1, OnConflict::RetryFailed)).await.unwrap();
     assert_eq!((again.run, again.how), (run, StartedHow::Retried));
     let claimed = worker.take_whole(run).await;
     assert_eq!(steps(&claimed.history), [(1, "ocr")]);
@@ -192,17 +144,11 @@ pub async fn expired_key_is_free_and_its_run_stays(stage: &Stage) {
     let first = with_ttl(keyed("order-1", 1, OnConflict::Existing), 1_000);
     let old = stage.start(first).await;
     stage.pass(999);
-    let again = stage
-        .try_start(keyed("order-1", 1, OnConflict::Existing))
-        .await
-        .unwrap();
+    let again = stage.try_start(keyed("order-1", 1, OnConflict::Existing)).await.unwrap();
     assert_eq!(again.run, old, "the key holds until its time");
     stage.pass(2);
     assert_eq!(stage.by_key("order-1").await, None);
-    let new = stage
-        .try_start(keyed("order-1", 2, OnConflict::Existing))
-        .await
-        .unwrap();
+    let new = stage.try_start(keyed("order-1", 2, OnConflict::Existing)).await.unwrap();
     assert_eq!(new.how, StartedHow::New);
     assert_eq!(stage.by_key("order-1").await, Some(new.run));
     assert_eq!(stage.state(old).await, RunState::Queued);
@@ -214,25 +160,13 @@ pub async fn duplicates_are_counted_and_told_apart(stage: &Stage) {
     let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
     let from = |caller: &str, input, on_conflict| {
         let caller = caller.to_owned();
-        NewRun {
-            caller,
-            ..keyed("order-1", input, on_conflict)
-        }
+        NewRun { caller, ..keyed("order-1", input, on_conflict) }
     };
-    stage
-        .try_start(from("web", 1, OnConflict::Existing))
-        .await
-        .unwrap();
+    stage.try_start(from("web", 1, OnConflict::Existing)).await.unwrap();
     stage.pass(10);
-    stage
-        .try_start(from("backfill", 2, OnConflict::Existing))
-        .await
-        .unwrap_err();
+    stage.try_start(from("backfill", 2, OnConflict::Existing)).await.unwrap_err();
     stage.pass(10);
-    stage
-        .try_start(from("cron", 1, OnConflict::Reject))
-        .await
-        .unwrap_err();
+    stage.try_start(from("cron", 1, OnConflict::Reject)).await.unwrap_err();
     let duplicates = stage.store.duplicates(run).await.unwrap();
     let told: Vec<_> = (duplicates.latest.iter())
         .map(|duplicate| (duplicate.caller.as_str(), duplicate.same_input))
@@ -262,35 +196,17 @@ pub async fn duplicates_kept_are_bounded(stage: &Stage) {
     let many = DUPLICATES_KEPT_MAX + 5;
     let from = |caller: usize| {
         let caller = caller.to_string();
-        NewRun {
-            caller,
-            ..keyed("order-1", 1, OnConflict::Existing)
-        }
+        NewRun { caller, ..keyed("order-1", 1, OnConflict::Existing) }
     };
-    stage
-        .store
-        .start((0..many).map(from).collect())
-        .await
-        .unwrap();
+    stage.store.start((0..many).map(from).collect()).await.unwrap();
     let duplicates = stage.store.duplicates(run).await.unwrap();
     assert_eq!(duplicates.count, many as u64);
     assert_eq!(duplicates.latest.len(), DUPLICATES_KEPT_MAX);
-    assert_eq!(
-        duplicates.latest[0].caller,
-        (many - 1).to_string(),
-        "the newest is first"
-    );
-    assert_eq!(
-        duplicates.latest[DUPLICATES_KEPT_MAX - 1].caller,
-        "5",
-        "the oldest went"
-    );
+    assert_eq!(duplicates.latest[0].caller, (many - 1).to_string(), "the newest is first");
+    assert_eq!(duplicates.latest[DUPLICATES_KEPT_MAX - 1].caller, "5", "the oldest went");
 }
 
 fn with_ttl(run: NewRun, ttl_ms: i64) -> NewRun {
-    let key = run.key.map(|key| NewKey {
-        ttl_ms: Some(ttl_ms),
-        ..key
-    });
+    let key = run.key.map(|key| NewKey { ttl_ms: Some(ttl_ms), ..key });
     NewRun { key, ..run }
 }

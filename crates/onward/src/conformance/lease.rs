@@ -26,10 +26,7 @@ pub async fn renew_moves_the_lease(stage: &Stage) {
     stage.pass(3_000);
     let until = worker.renew().await.unwrap();
     assert_eq!(until, stage.in_ms(LEASE_MS as u64));
-    assert_eq!(
-        stage.store.stats().await.unwrap().workers[0].lease_until,
-        until
-    );
+    assert_eq!(stage.store.stats().await.unwrap().workers[0].lease_until, until);
 }
 
 /// A renewal that is repeated gives the same answer.
@@ -146,10 +143,7 @@ pub async fn handles_share_the_leases(stage: &Stage) {
     let lease = stage.running(&old).await;
     stage.pass(LEASE_MS as u64 + 1);
     stage.other.renew(live.id).await.unwrap();
-    let sweep = Sweep {
-        worker: live.id,
-        expired: ExpiredLeases::Take,
-    };
+    let sweep = Sweep { worker: live.id, expired: ExpiredLeases::Take };
     let swept = stage.other.sweep(sweep).await.unwrap();
     assert_eq!((swept.lost, swept.taken), (vec![old.id], vec![lease.run]));
     assert_lost(stage.record(lease, vec![done(1, "ocr", 1)]).await);

@@ -14,16 +14,10 @@ use crate::{OnConflict, RunId, RunState};
 pub async fn lost_answer_of_a_start(stage: &Stage) {
     let worker = stage.worker().await;
     let plain = keyed("order-1", 1, OnConflict::Reject);
-    let claimed = NewRun {
-        claimant: worker.claimant(),
-        ..new_run()
-    };
+    let claimed = NewRun { claimant: worker.claimant(), ..new_run() };
     let batch = vec![plain, claimed];
     let answers = repeated(stage, |store| store.start(batch.clone())).await;
-    let how: Vec<_> = answers
-        .into_iter()
-        .map(|answer| answer.unwrap().how)
-        .collect();
+    let how: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().how).collect();
     assert_eq!(how, [StartedHow::New, StartedHow::Claimed]);
 }
 
@@ -41,10 +35,7 @@ pub async fn lost_answer_of_a_renewal(stage: &Stage) {
     store.lose_next(1);
     assert_no_answer(store.renew(worker.id).await);
     stage.pass(5);
-    assert_eq!(
-        store.renew(worker.id).await.unwrap(),
-        stage.in_ms(LEASE_MS as u64)
-    );
+    assert_eq!(store.renew(worker.id).await.unwrap(), stage.in_ms(LEASE_MS as u64));
 }
 
 /// A leave whose answer was lost queues its runs once.
@@ -65,12 +56,7 @@ pub async fn lost_answer_of_a_claim(stage: &Stage) {
     let mut runs = ids(&claims);
     runs.sort();
     assert_eq!(runs, [one, two]);
-    assert!(
-        claims
-            .runs
-            .iter()
-            .all(|Claimed { lease, .. }| lease.attempt == 1)
-    );
+    assert!(claims.runs.iter().all(|Claimed { lease, .. }| lease.attempt == 1));
 }
 
 /// A record whose answer was lost is there once.
@@ -92,10 +78,7 @@ pub async fn lost_answer_of_a_record_before_a_loss(stage: &Stage) {
     stage.lose(&old, &live).await;
     store.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
     assert_lost(store.record(lease, vec![done(2, "pay", 1)]).await);
-    assert_eq!(
-        steps(&live.take_whole(lease.run).await.history),
-        [(1, "ocr")]
-    );
+    assert_eq!(steps(&live.take_whole(lease.run).await.history), [(1, "ocr")]);
 }
 
 /// A settle whose answer was lost settles once, however it ends.
@@ -105,25 +88,14 @@ pub async fn lost_answer_of_a_settle(stage: &Stage) {
         End::Completed(json(1)),
         failed_at("pay"),
         End::Cancelled,
-        End::Continued {
-            run: RunId::new(),
-            input: json(2),
-        },
+        End::Continued { run: RunId::new(), input: json(2) },
         parked_until(Some(stage.in_ms(60_000)), 0),
         stuck(0),
     ];
     for (priority, end) in (0..).zip(ends) {
-        let run = stage
-            .start(NewRun {
-                priority,
-                ..new_run()
-            })
-            .await;
+        let run = stage.start(NewRun { priority, ..new_run() }).await;
         let lease = worker.take(run).await;
-        let settle = Settle {
-            records: vec![done(1, "ocr", 1)],
-            end,
-        };
+        let settle = Settle { records: vec![done(1, "ocr", 1)], end };
         let settled = repeated(stage, |store| store.settle(lease, settle.clone())).await;
         assert_eq!(settled, Settled::AsSaid);
     }
@@ -137,10 +109,7 @@ pub async fn lost_answer_of_a_release(stage: &Stage) {
     store.lose_next(1);
     assert_no_answer(store.settle(lease, release()).await);
     let held = two.take(lease.run).await;
-    assert_eq!(
-        store.settle(lease, release()).await.unwrap(),
-        Settled::AsSaid
-    );
+    assert_eq!(store.settle(lease, release()).await.unwrap(), Settled::AsSaid);
     stage.settle(held, End::Completed(json(1))).await.unwrap();
 }
 
@@ -149,10 +118,7 @@ pub async fn lost_answer_of_a_park_that_was_woken(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     stage.store.cancel(lease.run).await.unwrap();
-    let settle = Settle {
-        records: vec![done(1, "ocr", 1)],
-        end: parked(0),
-    };
+    let settle = Settle { records: vec![done(1, "ocr", 1)], end: parked(0) };
     let settled = repeated(stage, |store| store.settle(lease, settle.clone())).await;
     assert_eq!(settled, Settled::Queued);
 }
@@ -190,12 +156,7 @@ pub async fn lost_answer_of_a_prune(stage: &Stage) {
     stage.settled(&worker, End::Completed(json(1))).await;
     stage.running(&worker).await;
     let states = RunState::ALL.to_vec();
-    let prune = Prune {
-        older_than_ms: 0,
-        states,
-        limit: 10,
-        dry_run: false,
-    };
+    let prune = Prune { older_than_ms: 0, states, limit: 10, dry_run: false };
     repeated(stage, |store| store.prune(prune.clone())).await;
     assert_eq!(stage.snapshot().await.runs.len(), 1);
 }
@@ -217,10 +178,7 @@ where
 }
 
 fn release() -> Settle {
-    Settle {
-        records: Vec::new(),
-        end: End::Released,
-    }
+    Settle { records: Vec::new(), end: End::Released }
 }
 
 fn assert_no_answer<T: std::fmt::Debug>(answer: Result<T, Error>) {

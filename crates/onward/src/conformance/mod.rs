@@ -25,6 +25,7 @@
 //! }
 //!
 //! onward::conformance_suite!(Memory);
+//! # fn main() {}
 //! ```
 //!
 //! Each case becomes one test on a fresh store. The crate that invokes the macro needs `tokio`
@@ -62,7 +63,7 @@ pub mod stuck;
 pub mod sweep;
 pub mod wait;
 
-pub use lossy::LossyStore;
+pub use lossy::{Death, LossyStore};
 pub use stage::{Harness, Snapshot, Stage};
 
 /// Makes one test of every case, on stores that the given [`Harness`] opens.
@@ -241,8 +242,10 @@ macro_rules! conformance_suite {
                 retry_voids_the_failure_that_ended_the_run
                 retried_step_is_recorded_again
                 retry_without_a_failed_step_voids_nothing
+                retried_run_has_no_deadline
                 retry_twice
                 retry_of_a_run_that_did_not_fail_is_refused
+                retry_is_forgotten_after_the_next_settle
                 run_that_fails_again_is_retried_again
                 retry_of_an_unknown_run_says_so
             }
@@ -255,6 +258,7 @@ macro_rules! conformance_suite {
                 sweep_wakes_what_is_due
                 sweep_of_due_runs_is_bounded
                 sweep_of_lost_runs_is_bounded
+                lost_worker_cannot_write_what_is_not_yet_taken
                 sweep_of_stuck_runs_is_bounded
                 concurrent_sweeps_take_each_run_once
             }
@@ -315,6 +319,7 @@ macro_rules! conformance_suite {
                 prune_spares_young_runs
                 prune_keeps_to_the_given_states
                 prune_is_bounded
+                prune_is_bounded_whatever_its_limit
                 dry_run_deletes_nothing
                 prune_twice
                 prune_frees_the_keys_of_pruned_runs_only

@@ -12,16 +12,8 @@ pub async fn parked_run_shows_what_it_waits_for(stage: &Stage) {
     let settled = stage.settle(lease, parked_until(wake_at, 0)).await.unwrap();
     assert_eq!(settled, Settled::AsSaid);
     let run = stage.run(lease.run).await;
-    assert_eq!(
-        (run.state, run.worker, run.due_at),
-        (RunState::Waiting, None, wake_at)
-    );
-    assert_eq!(
-        run.waits_for,
-        Some(Waits::Timer {
-            step: "$sleep".into()
-        })
-    );
+    assert_eq!((run.state, run.worker, run.due_at), (RunState::Waiting, None, wake_at));
+    assert_eq!(run.waits_for, Some(Waits::Timer { step: "$sleep".into() }));
     worker.assert_nothing_to_claim().await;
 }
 
@@ -29,10 +21,7 @@ pub async fn parked_run_shows_what_it_waits_for(stage: &Stage) {
 pub async fn due_timer_wakes_for_a_claim(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    stage
-        .settle(lease, parked_until(Some(stage.in_ms(100)), 0))
-        .await
-        .unwrap();
+    stage.settle(lease, parked_until(Some(stage.in_ms(100)), 0)).await.unwrap();
     stage.pass(99);
     worker.assert_nothing_to_claim().await;
     stage.pass(1);
@@ -45,10 +34,7 @@ pub async fn due_timer_wakes_for_a_claim(stage: &Stage) {
 pub async fn timer_due_while_nobody_lived_still_wakes(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    stage
-        .settle(lease, parked_until(Some(stage.in_ms(100)), 0))
-        .await
-        .unwrap();
+    stage.settle(lease, parked_until(Some(stage.in_ms(100)), 0)).await.unwrap();
     stage.store.leave(worker.id).await.unwrap();
     stage.pass(1_000_000_000);
     stage.worker().await.take(lease.run).await;
@@ -60,10 +46,7 @@ pub async fn park_until_a_past_time_is_due_at_once(stage: &Stage) {
     let lease = stage.running(&worker).await;
     let past = stage.now();
     stage.pass(10);
-    stage
-        .settle(lease, parked_until(Some(past), 0))
-        .await
-        .unwrap();
+    stage.settle(lease, parked_until(Some(past), 0)).await.unwrap();
     worker.take(lease.run).await;
 }
 
@@ -75,10 +58,7 @@ pub async fn wake_before_the_park_queues_at_once(stage: &Stage) {
     let settled = stage.settle(lease, parked(wakes_seen)).await.unwrap();
     assert_eq!(settled, Settled::Queued);
     let run = stage.run(lease.run).await;
-    assert_eq!(
-        (run.state, run.waits_for, run.worker),
-        (RunState::Queued, None, None)
-    );
+    assert_eq!((run.state, run.waits_for, run.worker), (RunState::Queued, None, None));
     assert!(worker.take_whole(lease.run).await.run.cancel_at.is_some());
 }
 
@@ -99,10 +79,7 @@ pub async fn wake_before_the_claim_is_known_to_it(stage: &Stage) {
     stage.settle(lease, parked(wakes_seen)).await.unwrap();
     stage.store.cancel(lease.run).await.unwrap();
     let claimed = worker.take_whole(lease.run).await;
-    let settled = stage
-        .settle(claimed.lease, parked(claimed.run.wakes))
-        .await
-        .unwrap();
+    let settled = stage.settle(claimed.lease, parked(claimed.run.wakes)).await.unwrap();
     assert_eq!(settled, Settled::AsSaid);
     assert_eq!(stage.state(lease.run).await, RunState::Waiting);
 }
@@ -129,39 +106,20 @@ pub async fn wake_racing_a_park_is_never_lost(stage: &Stage) {
 pub async fn wakes_are_counted_over_attempts(stage: &Stage) {
     let worker = stage.worker().await;
     let (lease, wakes_seen) = recorded(stage, &worker).await;
-    stage
-        .settle(lease, parked_until(Some(stage.in_ms(5)), wakes_seen))
-        .await
-        .unwrap();
+    stage.settle(lease, parked_until(Some(stage.in_ms(5)), wakes_seen)).await.unwrap();
     stage.pass(5);
     let second = worker.take_whole(lease.run).await;
-    assert!(
-        second.run.wakes > wakes_seen,
-        "the timer counts as a wake-up"
-    );
-    let stale = stage
-        .settle(second.lease, parked(wakes_seen))
-        .await
-        .unwrap();
-    assert_eq!(
-        stale,
-        Settled::Queued,
-        "the holder did not know of the latest wake"
-    );
+    assert!(second.run.wakes > wakes_seen, "the timer counts as a wake-up");
+    let stale = stage.settle(second.lease, parked(wakes_seen)).await.unwrap();
+    assert_eq!(stale, Settled::Queued, "the holder did not know of the latest wake");
     let third = worker.take_whole(lease.run).await;
-    let settled = stage
-        .settle(third.lease, parked(third.run.wakes))
-        .await
-        .unwrap();
+    let settled = stage.settle(third.lease, parked(third.run.wakes)).await.unwrap();
     assert_eq!(settled, Settled::AsSaid);
 }
 
 async fn recorded(stage: &Stage, worker: &Worker) -> (Lease, u64) {
     let run = stage.start(new_run()).await;
     let claimed = worker.take_whole(run).await;
-    stage
-        .record(claimed.lease, vec![done(1, "pay", 1)])
-        .await
-        .unwrap();
+    stage.record(claimed.lease, vec![done(1, "pay", 1)]).await.unwrap();
     (claimed.lease, claimed.run.wakes)
 }

@@ -1,6 +1,9 @@
 //! Pruning: only what ended, only what is old, in bounded batches.
 
+use tokio::task::JoinSet;
+
 use super::stage::*;
+use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{End, Error, Prune, Pruned, StartedHow, Which};
 use crate::{OnConflict, RunId, RunState};
 
@@ -13,13 +16,7 @@ pub async fn prune_never_touches_live_runs(stage: &Stage) {
     stage.start(new_run()).await;
     stage.pass(1_000_000);
     let pruned = stage.store.prune(all()).await.unwrap();
-    assert_eq!(
-        pruned,
-        Pruned {
-            runs: 1,
-            more: false
-        }
-    );
+    assert_eq!(pruned, Pruned { runs: 1, more: false });
     assert_eq!(stage.store.get(Which::Id(ended)).await.unwrap(), None);
     assert_eq!(stage.snapshot().await.runs.len(), 3);
 }
@@ -31,10 +28,7 @@ pub async fn prune_spares_young_runs(stage: &Stage) {
     stage.pass(1);
     let young = stage.settled(&worker, End::Completed(json(1))).await.run;
     stage.pass(999);
-    let prune = Prune {
-        older_than_ms: 1_000,
-        ..all()
-    };
+    let prune = Prune { older_than_ms: 1_000, ..all() };
     assert_eq!(stage.store.prune(prune).await.unwrap().runs, 1);
     assert_eq!(stage.store.get(Which::Id(old)).await.unwrap(), None);
     assert_eq!(stage.state(young).await, RunState::Completed);
@@ -64,26 +58,29 @@ pub async fn prune_is_bounded(stage: &Stage) {
     }
     let prune = Prune { limit: 2, ..all() };
     let first = stage.store.prune(prune.clone()).await.unwrap();
-    assert_eq!(
-        first,
-        Pruned {
-            runs: 2,
-            more: true
-        }
-    );
-    assert_eq!(
-        stage.state(ended[2]).await,
-        RunState::Completed,
-        "the youngest is left"
-    );
+    assert_eq!(first, Pruned { runs: 2, more: true });
+    assert_eq!(stage.state(ended[2]).await, RunState::Completed, "the youngest is left");
     let second = stage.store.prune(prune).await.unwrap();
-    assert_eq!(
-        second,
-        Pruned {
-            runs: 1,
-            more: false
-        }
-    );
+    assert_eq!(second, Pruned { runs: 1, more: false });
+}
+
+/// A prune deletes a bounded number of runs, whatever its limit says.
+pub async fn prune_is_bounded_whatever_its_limit(stage: &Stage) {
+    let runs: Vec<_> = (0..PRUNE_BATCH_MAX).map(|_| new_run()).collect();
+    stage.store.start(runs.clone()).await.unwrap();
+    let last = stage.start(new_run()).await;
+    let mut cancelling = JoinSet::new();
+    for run in runs.into_iter().map(|run| run.id).chain([last]) {
+        let store = stage.store.clone();
+        cancelling.spawn(async move { store.cancel(run).await.unwrap() });
+    }
+    cancelling.join_all().await;
+    let mut prune = all();
+    prune.limit = usize::MAX;
+    let first = stage.store.prune(prune.clone()).await.unwrap();
+    assert_eq!((first.runs, first.more), (PRUNE_BATCH_MAX as u64, true));
+    let second = stage.store.prune(prune).await.unwrap();
+    assert_eq!((second.runs, second.more), (1, false));
 }
 
 /// A dry run counts without a limit and deletes nothing.
@@ -93,19 +90,9 @@ pub async fn dry_run_deletes_nothing(stage: &Stage) {
         stage.settled(&worker, End::Completed(json(1))).await;
     }
     let before = stage.snapshot().await;
-    let prune = Prune {
-        limit: 1,
-        dry_run: true,
-        ..all()
-    };
+    let prune = Prune { limit: 1, dry_run: true, ..all() };
     let pruned = stage.store.prune(prune).await.unwrap();
-    assert_eq!(
-        pruned,
-        Pruned {
-            runs: 3,
-            more: false
-        }
-    );
+    assert_eq!(pruned, Pruned { runs: 3, more: false });
     stage.assert_unchanged(&before).await;
 }
 
@@ -128,10 +115,7 @@ pub async fn prune_frees_the_keys_of_pruned_runs_only(stage: &Stage) {
     stage.store.prune(all()).await.unwrap();
     assert_eq!(stage.by_key("order-1").await, None);
     assert_eq!(stage.by_key("order-2").await, Some(kept));
-    let again = stage
-        .try_start(keyed("order-1", 2, OnConflict::Existing))
-        .await
-        .unwrap();
+    let again = stage.try_start(keyed("order-1", 2, OnConflict::Existing)).await.unwrap();
     assert_eq!(again.how, StartedHow::New);
     assert_ne!(again.run, old);
 }
@@ -168,10 +152,5 @@ async fn ended_with_key(stage: &Stage, worker: &Worker, key: &str) -> RunId {
 
 /// Every run that ended, now.
 fn all() -> Prune {
-    Prune {
-        older_than_ms: 0,
-        states: RunState::ALL.to_vec(),
-        limit: 100,
-        dry_run: false,
-    }
+    Prune { older_than_ms: 0, states: RunState::ALL.to_vec(), limit: 100, dry_run: false }
 }

@@ -13,14 +13,7 @@ pub async fn records_are_kept_as_written(stage: &Stage) {
     let failure = Failure::retry_after(std::time::Duration::from_secs(9), "rate limited");
     let failure = failure.code("busy").details(&["eu", "us"]);
     let mut written = vec![
-        entry(
-            1,
-            "ocr",
-            Entry::TryFailed {
-                failure: failure.clone(),
-                next_at: stage.in_ms(200),
-            },
-        ),
+        entry(1, "ocr", Entry::TryFailed { failure: failure.clone(), next_at: stage.in_ms(200) }),
         entry(2, "mail", Entry::Began),
         entry(5, "$sleep", Entry::Fired),
         entry(6, "pay", Entry::Failed(failure)),
@@ -48,14 +41,8 @@ pub async fn record_again_with_more_adds_the_rest(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
-    stage
-        .record(lease, vec![done(1, "ocr", 1), done(2, "pay", 2)])
-        .await
-        .unwrap();
-    assert_eq!(
-        steps(&stage.history(lease.run).await),
-        [(1, "ocr"), (2, "pay")]
-    );
+    stage.record(lease, vec![done(1, "ocr", 1), done(2, "pay", 2)]).await.unwrap();
+    assert_eq!(steps(&stage.history(lease.run).await), [(1, "ocr"), (2, "pay")]);
 }
 
 /// A worker that was marked lost records nothing.
@@ -106,11 +93,7 @@ pub async fn late_record_that_differs_is_refused(stage: &Stage) {
     new.take(lease.run).await;
     let before = stage.snapshot().await;
     assert_lost(stage.record(lease, vec![done(1, "ocr", 2)]).await);
-    assert_lost(
-        stage
-            .record(lease, vec![done(1, "ocr", 1), done(2, "pay", 1)])
-            .await,
-    );
+    assert_lost(stage.record(lease, vec![done(1, "ocr", 1), done(2, "pay", 1)]).await);
     stage.assert_unchanged(&before).await;
 }
 
@@ -132,12 +115,8 @@ pub async fn two_holders_cannot_finish_one_step(stage: &Stage) {
     let mut writers = JoinSet::new();
     for (store, lease, value) in [(&stage.store, stale, 1), (&stage.other, held, 2)] {
         let store = store.clone();
-        writers.spawn(async move {
-            (
-                value,
-                store.record(lease, vec![done(1, "ocr", value)]).await,
-            )
-        });
+        writers
+            .spawn(async move { (value, store.record(lease, vec![done(1, "ocr", value)]).await) });
     }
     for (value, answer) in writers.join_all().await {
         match value {
@@ -171,10 +150,7 @@ pub async fn second_record_in_one_place_is_refused_whole(stage: &Stage) {
     stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
     let before = stage.snapshot().await;
     let write = vec![done(2, "pay", 2), done(1, "find", 1)];
-    assert_conflict(
-        stage.record(lease, write).await,
-        Conflict::Record { run: lease.run },
-    );
+    assert_conflict(stage.record(lease, write).await, Conflict::Record { run: lease.run });
     stage.assert_unchanged(&before).await;
 }
 
@@ -185,10 +161,7 @@ pub async fn settle_with_a_clash_is_refused_whole(stage: &Stage) {
     stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
     let before = stage.snapshot().await;
     let records = vec![done(2, "pay", 1), done(3, "ocr", 9)];
-    let settle = Settle {
-        records,
-        end: End::Completed(json(1)),
-    };
+    let settle = Settle { records, end: End::Completed(json(1)) };
     let answer = stage.store.settle(lease, settle).await;
     assert_conflict(answer, Conflict::Record { run: lease.run });
     stage.assert_unchanged(&before).await;
@@ -202,20 +175,10 @@ pub async fn failed_tries_precede_one_result(stage: &Stage) {
     let failure = Failure::new("down");
     let tried = |seq| {
         let next_at = stage.in_ms(200);
-        entry(
-            seq,
-            "ocr",
-            Entry::TryFailed {
-                failure: failure.clone(),
-                next_at,
-            },
-        )
+        entry(seq, "ocr", Entry::TryFailed { failure: failure.clone(), next_at })
     };
     stage.record(lease, vec![tried(1)]).await.unwrap();
-    stage
-        .record(lease, vec![tried(2), done(3, "ocr", 1)])
-        .await
-        .unwrap();
+    stage.record(lease, vec![tried(2), done(3, "ocr", 1)]).await.unwrap();
     assert_eq!(stage.history(lease.run).await.len(), 3);
 }
 
@@ -228,16 +191,8 @@ pub async fn refused_record_leaves_its_neighbours(stage: &Stage) {
         let store = stage.store.clone();
         let bad = number % 3 == 0;
         writers.spawn(async move {
-            let second = if bad {
-                done(2, "ocr", 2)
-            } else {
-                done(2, "pay", 2)
-            };
-            (
-                bad,
-                lease,
-                store.record(lease, vec![done(1, "ocr", 1), second]).await,
-            )
+            let second = if bad { done(2, "ocr", 2) } else { done(2, "pay", 2) };
+            (bad, lease, store.record(lease, vec![done(1, "ocr", 1), second]).await)
         });
     }
     for (bad, lease, answer) in writers.join_all().await {
@@ -246,10 +201,7 @@ pub async fn refused_record_leaves_its_neighbours(stage: &Stage) {
             Err(Error::Conflict(Conflict::Record { run })) => assert!(bad && run == lease.run),
             Err(error) => panic!("{error:?}"),
         }
-        assert_eq!(
-            stage.history(lease.run).await.len(),
-            if bad { 0 } else { 2 }
-        );
+        assert_eq!(stage.history(lease.run).await.len(), if bad { 0 } else { 2 });
     }
 }
 
@@ -267,10 +219,7 @@ pub async fn ended_run_accepts_no_record(stage: &Stage) {
 pub async fn record_on_an_unknown_run_is_refused(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let unknown = crate::store::Lease {
-        run: crate::RunId::new(),
-        ..lease
-    };
+    let unknown = crate::store::Lease { run: crate::RunId::new(), ..lease };
     assert_lost(stage.record(unknown, vec![done(1, "ocr", 1)]).await);
     assert_lost(stage.settle(unknown, End::Completed(json(1))).await);
 }

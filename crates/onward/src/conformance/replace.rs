@@ -72,11 +72,7 @@ pub async fn replacing_a_finished_run_starts_at_once(stage: &Stage) {
     stage.settle(lease, End::Completed(json(1))).await.unwrap();
     let ended = stage.run(lease.run).await;
     let new = replace(stage, lease.run).await;
-    assert_eq!(
-        stage.run(lease.run).await,
-        ended,
-        "the old run is left as it was"
-    );
+    assert_eq!(stage.run(lease.run).await, ended, "the old run is left as it was");
     assert_eq!(stage.by_key("order-1").await, Some(new));
     worker.take(new).await;
 }
@@ -86,18 +82,10 @@ pub async fn replacing_run_keeps_its_delay(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = running_with_key(stage, &worker).await;
     let new = keyed("order-1", 2, OnConflict::Replace);
-    let new = stage
-        .start(NewRun {
-            start_at: StartAt::After(1_000),
-            ..new
-        })
-        .await;
+    let new = stage.start(NewRun { start_at: StartAt::After(1_000), ..new }).await;
     stage.settle(lease, End::Cancelled).await.unwrap();
     let run = stage.run(new).await;
-    assert_eq!(
-        (run.state, run.due_at),
-        (RunState::Waiting, Some(stage.in_ms(1_000)))
-    );
+    assert_eq!((run.state, run.due_at), (RunState::Waiting, Some(stage.in_ms(1_000))));
     worker.assert_nothing_to_claim().await;
     stage.pass(1_000);
     worker.take(new).await;
@@ -138,10 +126,7 @@ async fn running_with_key(stage: &Stage, worker: &Worker) -> Lease {
 }
 
 async fn replace(stage: &Stage, old: RunId) -> RunId {
-    let started = stage
-        .try_start(keyed("order-1", 2, OnConflict::Replace))
-        .await
-        .unwrap();
+    let started = stage.try_start(keyed("order-1", 2, OnConflict::Replace)).await.unwrap();
     assert_eq!(started.how, StartedHow::Replaced(old));
     started.run
 }
@@ -149,10 +134,7 @@ async fn replace(stage: &Stage, old: RunId) -> RunId {
 async fn assert_waits_behind(stage: &Stage, new: RunId, old: RunId) {
     let run = stage.run(new).await;
     let behind = matches!(run.waits_for, Some(Waits::Behind { run, .. }) if run == old);
-    assert!(
-        run.state == RunState::Waiting && behind,
-        "{run:?} waits behind {old}"
-    );
+    assert!(run.state == RunState::Waiting && behind, "{run:?} waits behind {old}");
     assert_eq!(stage.run(old).await.successor, Some(new));
     assert_eq!(stage.by_key("order-1").await, Some(new));
 }

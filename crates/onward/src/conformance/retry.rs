@@ -1,48 +1,33 @@
 //! Retrying a failed or stuck run.
 
 use super::stage::*;
-use crate::store::{Conflict, End, Error, Settle};
+use crate::store::{Conflict, End, Error, NewRun, Settle};
 use crate::{Entry, Failure, RunState};
 
 /// A retry queues a failed run and voids, visibly, what ended it.
 pub async fn retry_voids_the_failure_that_ended_the_run(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let tried = Entry::TryFailed {
-        failure: Failure::new("down"),
-        next_at: stage.now(),
-    };
+    let tried = Entry::TryFailed { failure: Failure::new("down"), next_at: stage.now() };
     let records = vec![done(1, "ocr", 1), entry(2, "pay", tried), failed(3, "pay")];
-    let settle = Settle {
-        records,
-        end: failed_at("pay"),
-    };
+    let settle = Settle { records, end: failed_at("pay") };
     stage.store.settle(lease, settle).await.unwrap();
     stage.pass(5);
     let run = stage.store.retry(lease.run).await.unwrap();
     assert_eq!(run, stage.run(lease.run).await);
-    assert_eq!(
-        (run.state, run.retried_at),
-        (RunState::Queued, Some(stage.now()))
-    );
+    assert_eq!((run.state, run.retried_at), (RunState::Queued, Some(stage.now())));
     assert_eq!((run.failure, run.finished_at), (None, None));
     let history = stage.history(lease.run).await;
     let voided: Vec<_> = history.iter().map(|record| record.voided_at).collect();
     assert_eq!(voided, [None, Some(stage.now()), Some(stage.now())]);
-    assert_eq!(
-        steps(&worker.take_whole(lease.run).await.history),
-        [(1, "ocr")]
-    );
+    assert_eq!(steps(&worker.take_whole(lease.run).await.history), [(1, "ocr")]);
 }
 
 /// A voided step may get its one result.
 pub async fn retried_step_is_recorded_again(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let settle = Settle {
-        records: vec![failed(1, "pay")],
-        end: failed_at("pay"),
-    };
+    let settle = Settle { records: vec![failed(1, "pay")], end: failed_at("pay") };
     stage.store.settle(lease, settle).await.unwrap();
     stage.store.retry(lease.run).await.unwrap();
     let again = worker.take(lease.run).await;
@@ -58,16 +43,19 @@ pub async fn retry_without_a_failed_step_voids_nothing(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
-    let end = End::Failed {
-        failure: Failure::fatal("no"),
-        step: None,
-    };
+    let end = End::Failed { failure: Failure::fatal("no"), step: None };
     stage.settle(lease, end).await.unwrap();
     stage.store.retry(lease.run).await.unwrap();
-    assert_eq!(
-        steps(&worker.take_whole(lease.run).await.history),
-        [(1, "ocr")]
-    );
+    assert_eq!(steps(&worker.take_whole(lease.run).await.history), [(1, "ocr")]);
+}
+
+/// A retried run has no deadline: the one it had may be what it failed by.
+pub async fn retried_run_has_no_deadline(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(NewRun { timeout_ms: Some(100), ..new_run() }).await;
+    let lease = worker.take(run).await;
+    stage.settle(lease, failed_at("pay")).await.unwrap();
+    assert_eq!(stage.store.retry(run).await.unwrap().deadline_at, None);
 }
 
 /// A retry that is repeated, before or after the next claim, changes nothing.
@@ -81,10 +69,7 @@ pub async fn retry_twice(stage: &Stage) {
     stage.assert_unchanged(&before).await;
     worker.take(run).await;
     let before = stage.snapshot().await;
-    assert_eq!(
-        stage.store.retry(run).await.unwrap().state,
-        RunState::Running
-    );
+    assert_eq!(stage.store.retry(run).await.unwrap().state, RunState::Running);
     stage.assert_unchanged(&before).await;
 }
 
@@ -104,6 +89,17 @@ pub async fn retry_of_a_run_that_did_not_fail_is_refused(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
+/// A retry is no longer known as a repeat once the attempt after it has settled.
+pub async fn retry_is_forgotten_after_the_next_settle(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.settled(&worker, failed_at("pay")).await.run;
+    stage.store.retry(run).await.unwrap();
+    let lease = worker.take(run).await;
+    stage.settle(lease, End::Released).await.unwrap();
+    assert_eq!(stage.run(run).await.retried_at, None);
+    assert_conflict(stage.store.retry(run).await, Conflict::NotFailed { run });
+}
+
 /// A run that failed again can be retried again.
 pub async fn run_that_fails_again_is_retried_again(stage: &Stage) {
     let worker = stage.worker().await;
@@ -111,19 +107,11 @@ pub async fn run_that_fails_again_is_retried_again(stage: &Stage) {
     for seq in 1..4 {
         stage.store.retry(run).await.unwrap();
         let lease = worker.take(run).await;
-        let settle = Settle {
-            records: vec![failed(seq, "pay")],
-            end: failed_at("pay"),
-        };
+        let settle = Settle { records: vec![failed(seq, "pay")], end: failed_at("pay") };
         stage.store.settle(lease, settle).await.unwrap();
         assert_eq!(stage.state(run).await, RunState::Failed);
     }
-    let voided = stage
-        .history(run)
-        .await
-        .iter()
-        .filter(|r| r.voided_at.is_some())
-        .count();
+    let voided = stage.history(run).await.iter().filter(|r| r.voided_at.is_some()).count();
     assert_eq!(voided, 2, "the latest failure stands");
 }
 

@@ -29,17 +29,8 @@ pub fn new_run() -> NewRun {
 pub fn keyed(key: &str, input: i64, on_conflict: OnConflict) -> NewRun {
     let input = json(input);
     let fingerprint = input.fingerprint();
-    let key = NewKey {
-        key: key.to_owned(),
-        fingerprint,
-        ttl_ms: None,
-        on_conflict,
-    };
-    NewRun {
-        input,
-        key: Some(key),
-        ..new_run()
-    }
+    let key = NewKey { key: key.to_owned(), fingerprint, ttl_ms: None, on_conflict };
+    NewRun { input, key: Some(key), ..new_run() }
 }
 
 /// A payload.
@@ -54,11 +45,7 @@ pub fn done(seq: u64, step: &str, value: i64) -> Record {
 
 /// The record of a step that failed for good.
 pub fn failed(seq: u64, step: &str) -> Record {
-    entry(
-        seq,
-        step,
-        Entry::Failed(Failure::fatal("declined").code("card_declined")),
-    )
+    entry(seq, step, Entry::Failed(Failure::fatal("declined").code("card_declined")))
 }
 
 /// A record of this entry, at the time at which every test clock begins.
@@ -68,10 +55,7 @@ pub fn entry(seq: u64, step: &str, entry: Entry) -> Record {
 
 /// The end of a run that failed at this step.
 pub fn failed_at(step: &str) -> End {
-    End::Failed {
-        failure: Failure::fatal("declined"),
-        step: Some(step.to_owned()),
-    }
+    End::Failed { failure: Failure::fatal("declined"), step: Some(step.to_owned()) }
 }
 
 /// The end of an attempt that waits for nothing but a wake-up.
@@ -81,20 +65,10 @@ pub fn parked(wakes_seen: u64) -> End {
 
 /// The end of an attempt that waits for a time.
 pub fn parked_until(wake_at: Option<Timestamp>, wakes_seen: u64) -> End {
-    End::Parked {
-        wake_at,
-        waits_for: Waits::Timer {
-            step: "$sleep".to_owned(),
-        },
-        wakes_seen,
-    }
+    End::Parked { wake_at, waits_for: Waits::Timer { step: "$sleep".to_owned() }, wakes_seen }
 }
 
 /// The end of an attempt whose code no longer fits its history.
 pub fn stuck(wakes_seen: u64) -> End {
-    End::Stuck {
-        code: Code::HistoryMismatch,
-        detail: "unasked: pay".to_owned(),
-        wakes_seen,
-    }
+    End::Stuck { code: Code::HistoryMismatch, detail: "unasked: pay".to_owned(), wakes_seen }
 }

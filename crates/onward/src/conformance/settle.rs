@@ -9,23 +9,11 @@ pub async fn completed_run_shows_its_output(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     stage.pass(5);
-    let settle = Settle {
-        records: vec![done(1, "ocr", 1)],
-        end: End::Completed(json(7)),
-    };
-    assert_eq!(
-        stage.store.settle(lease, settle).await.unwrap(),
-        Settled::AsSaid
-    );
+    let settle = Settle { records: vec![done(1, "ocr", 1)], end: End::Completed(json(7)) };
+    assert_eq!(stage.store.settle(lease, settle).await.unwrap(), Settled::AsSaid);
     let run = stage.run(lease.run).await;
-    assert_eq!(
-        (run.state, run.output),
-        (RunState::Completed, Some(json(7)))
-    );
-    assert_eq!(
-        (run.worker, run.due_at, run.finished_at),
-        (None, None, Some(stage.now()))
-    );
+    assert_eq!((run.state, run.output), (RunState::Completed, Some(json(7))));
+    assert_eq!((run.worker, run.due_at, run.finished_at), (None, None, Some(stage.now())));
     assert_eq!(steps(&stage.history(lease.run).await), [(1, "ocr")]);
     worker.assert_nothing_to_claim().await;
 }
@@ -66,14 +54,7 @@ pub async fn settle_cancelled_twice(stage: &Stage) {
 
 /// A settle that goes on as another run, repeated, starts no second one.
 pub async fn settle_continued_twice(stage: &Stage) {
-    settle_twice(
-        stage,
-        End::Continued {
-            run: RunId::new(),
-            input: json(2),
-        },
-    )
-    .await;
+    settle_twice(stage, End::Continued { run: RunId::new(), input: json(2) }).await;
 }
 
 /// A settle to waiting, repeated, changes nothing.
@@ -99,10 +80,7 @@ pub async fn settle_released_twice(stage: &Stage) {
 async fn settle_twice(stage: &Stage, end: End) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let settle = Settle {
-        records: vec![done(1, "ocr", 1)],
-        end,
-    };
+    let settle = Settle { records: vec![done(1, "ocr", 1)], end };
     let first = stage.store.settle(lease, settle.clone()).await.unwrap();
     let before = stage.snapshot().await;
     stage.pass(5);
@@ -127,14 +105,7 @@ pub async fn settle_cancelled_with_stale_lease(stage: &Stage) {
 
 /// A worker that was marked lost cannot go on as another run.
 pub async fn settle_continued_with_stale_lease(stage: &Stage) {
-    settle_stale(
-        stage,
-        End::Continued {
-            run: RunId::new(),
-            input: json(2),
-        },
-    )
-    .await;
+    settle_stale(stage, End::Continued { run: RunId::new(), input: json(2) }).await;
 }
 
 /// A worker that was marked lost cannot park.
@@ -154,10 +125,7 @@ pub async fn settle_released_with_stale_lease(stage: &Stage) {
 
 async fn settle_stale(stage: &Stage, end: End) {
     let (lease, new) = stage.stale().await;
-    let settle = Settle {
-        records: vec![done(1, "ocr", 1)],
-        end,
-    };
+    let settle = Settle { records: vec![done(1, "ocr", 1)], end };
     let before = stage.snapshot().await;
     assert_lost(stage.store.settle(lease, settle.clone()).await);
     stage.assert_unchanged(&before).await;
@@ -176,16 +144,10 @@ pub async fn settle_under_another_attempt_is_refused(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     let before = stage.snapshot().await;
-    let wrong = Lease {
-        attempt: lease.attempt + 1,
-        ..lease
-    };
+    let wrong = Lease { attempt: lease.attempt + 1, ..lease };
     assert_lost(stage.settle(wrong, End::Completed(json(1))).await);
     let other = stage.worker().await;
-    let wrong = Lease {
-        worker: other.id,
-        ..lease
-    };
+    let wrong = Lease { worker: other.id, ..lease };
     assert_lost(stage.settle(wrong, End::Completed(json(1))).await);
     assert_eq!(stage.state(lease.run).await, before.runs[0].state);
     stage.settle(lease, End::Completed(json(1))).await.unwrap();
@@ -212,10 +174,7 @@ pub async fn late_repeat_of_a_park_is_known(stage: &Stage) {
 pub async fn late_repeat_of_a_failed_settle_is_known(stage: &Stage) {
     let (old, new) = (stage.worker().await, stage.worker().await);
     let lease = stage.running(&old).await;
-    let settle = Settle {
-        records: vec![failed(1, "pay")],
-        end: failed_at("pay"),
-    };
+    let settle = Settle { records: vec![failed(1, "pay")], end: failed_at("pay") };
     stage.store.settle(lease, settle.clone()).await.unwrap();
     stage.store.retry(lease.run).await.unwrap();
     let before = stage.snapshot().await;
@@ -223,10 +182,7 @@ pub async fn late_repeat_of_a_failed_settle_is_known(stage: &Stage) {
     stage.assert_unchanged(&before).await;
     let held = new.take(lease.run).await;
     let before = stage.snapshot().await;
-    assert_eq!(
-        stage.store.settle(lease, settle).await.unwrap(),
-        Settled::AsSaid
-    );
+    assert_eq!(stage.store.settle(lease, settle).await.unwrap(), Settled::AsSaid);
     stage.assert_unchanged(&before).await;
     stage.record(held, vec![done(2, "pay", 1)]).await.unwrap();
     stage.settle(held, End::Completed(json(1))).await.unwrap();
@@ -239,9 +195,6 @@ pub async fn late_repeat_of_a_settle_by_a_lost_worker_is_known(stage: &Stage) {
     stage.lose(&old, &new).await;
     new.take(lease.run).await;
     let before = stage.snapshot().await;
-    assert_eq!(
-        stage.settle(lease, End::Released).await.unwrap(),
-        Settled::AsSaid
-    );
+    assert_eq!(stage.settle(lease, End::Released).await.unwrap(), Settled::AsSaid);
     stage.assert_unchanged(&before).await;
 }

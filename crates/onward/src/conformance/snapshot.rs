@@ -28,13 +28,7 @@ impl Snapshot {
         let mut histories = Vec::new();
         let mut duplicates = Vec::new();
         for run in &runs {
-            histories.push(
-                store
-                    .history(run.id, None, PAGE_ROWS_MAX)
-                    .await
-                    .unwrap()
-                    .records,
-            );
+            histories.push(store.history(run.id, None, PAGE_ROWS_MAX).await.unwrap().records);
             duplicates.push(store.duplicates(run.id).await.unwrap());
         }
         let named: BTreeSet<_> = (runs.iter())
@@ -42,32 +36,17 @@ impl Snapshot {
             .collect();
         let mut keys = BTreeMap::new();
         for (workflow, key) in named {
-            let which = Which::Key {
-                workflow: workflow.clone(),
-                key: key.clone(),
-            };
-            keys.insert(
-                (workflow, key),
-                store.get(which).await.unwrap().map(|run| run.id),
-            );
+            let which = Which::Key { workflow: workflow.clone(), key: key.clone() };
+            keys.insert((workflow, key), store.get(which).await.unwrap().map(|run| run.id));
         }
         let mut stats = store.stats().await.unwrap();
         stats.workers.sort_by_key(|worker| worker.id);
-        Self {
-            runs,
-            histories,
-            duplicates,
-            keys,
-            stats,
-        }
+        Self { runs, histories, duplicates, keys, stats }
     }
 }
 
 async fn all_runs(store: &dyn Store) -> Vec<Run> {
-    let mut query = Query {
-        limit: PAGE_ROWS_MAX,
-        ..Query::default()
-    };
+    let mut query = Query { limit: PAGE_ROWS_MAX, ..Query::default() };
     let mut runs = Vec::new();
     loop {
         let page = store.list(query.clone()).await.unwrap();

@@ -70,12 +70,7 @@ impl Stage {
         let clock = TestClock::new();
         let harness = H::open(clock.clone()).await;
         let (store, other) = (harness.store(), harness.other());
-        Self {
-            store,
-            other,
-            clock,
-            _harness: Box::new(harness),
-        }
+        Self { store, other, clock, _harness: Box::new(harness) }
     }
 
     /// Moves the clock forward.
@@ -129,10 +124,7 @@ impl Stage {
         self.pass(LEASE_MS as u64 + 1);
         sweeper.renew().await.unwrap();
         let swept = sweeper.sweep().await;
-        assert!(
-            swept.lost.contains(&lost.id),
-            "an expired worker is marked lost"
-        );
+        assert!(swept.lost.contains(&lost.id), "an expired worker is marked lost");
         swept
     }
 
@@ -165,13 +157,7 @@ impl Stage {
 
     /// Settles with no further records.
     pub fn settle(&self, lease: Lease, end: End) -> Answer<'_, Settled> {
-        self.store.settle(
-            lease,
-            Settle {
-                records: Vec::new(),
-                end,
-            },
-        )
+        self.store.settle(lease, Settle { records: Vec::new(), end })
     }
 
     /// The run, which must be there.
@@ -186,10 +172,7 @@ impl Stage {
 
     /// The run that has this key in the usual workflow.
     pub async fn by_key(&self, key: &str) -> Option<RunId> {
-        let which = Which::Key {
-            workflow: WORKFLOW.to_owned(),
-            key: key.to_owned(),
-        };
+        let which = Which::Key { workflow: WORKFLOW.to_owned(), key: key.to_owned() };
         self.store.get(which).await.unwrap().map(|run| run.id)
     }
 
@@ -226,12 +209,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that has not joined.
     pub fn new(store: Arc<dyn Store>, build: &str) -> Self {
-        Self {
-            id: WorkerId::new(),
-            build: build.to_owned(),
-            store,
-            ticket: AtomicI64::new(0),
-        }
+        Self { id: WorkerId::new(), build: build.to_owned(), store, ticket: AtomicI64::new(0) }
     }
 
     /// What it joins with.
@@ -248,10 +226,7 @@ impl Worker {
 
     /// As a claimant of a start.
     pub fn claimant(&self) -> Option<Claimant> {
-        Some(Claimant {
-            worker: self.id,
-            build: self.build.clone(),
-        })
+        Some(Claimant { worker: self.id, build: self.build.clone() })
     }
 
     /// Its next claim, not yet made.
@@ -274,10 +249,7 @@ impl Worker {
 
     /// Claims one suspect.
     pub async fn claim_suspect(&self) -> Claims {
-        let claim = Claim {
-            mode: ClaimMode::Suspect,
-            ..self.next_claim(1)
-        };
+        let claim = Claim { mode: ClaimMode::Suspect, ..self.next_claim(1) };
         self.store.claim(claim).await.unwrap()
     }
 
@@ -296,11 +268,7 @@ impl Worker {
     /// Asserts that there is nothing for it to claim, suspect or not.
     pub async fn assert_nothing_to_claim(&self) {
         assert_eq!(ids(&self.claim(10).await), [], "nothing is there to claim");
-        assert_eq!(
-            ids(&self.claim_suspect().await),
-            [],
-            "no suspect is there to claim"
-        );
+        assert_eq!(ids(&self.claim_suspect().await), [], "no suspect is there to claim");
     }
 
     /// Renews its lease.
@@ -315,10 +283,7 @@ impl Worker {
 
     /// Its sweep, expired leases included, not yet made.
     pub fn next_sweep(&self) -> Sweep {
-        Sweep {
-            worker: self.id,
-            expired: ExpiredLeases::Take,
-        }
+        Sweep { worker: self.id, expired: ExpiredLeases::Take }
     }
 }
 
@@ -329,19 +294,13 @@ pub fn ids(claims: &Claims) -> Vec<RunId> {
 
 /// The sequence numbers and steps of a history.
 pub fn steps(history: &[Record]) -> Vec<(u64, &str)> {
-    history
-        .iter()
-        .map(|record| (record.seq, record.step.as_str()))
-        .collect()
+    history.iter().map(|record| (record.seq, record.step.as_str())).collect()
 }
 
 /// Asserts that the writer was told that its lease is lost.
 #[track_caller]
 pub fn assert_lost<T: fmt::Debug>(answer: Result<T, Error>) {
-    assert!(
-        matches!(answer, Err(Error::LeaseLost)),
-        "expected LeaseLost, got {answer:?}"
-    );
+    assert!(matches!(answer, Err(Error::LeaseLost)), "expected LeaseLost, got {answer:?}");
 }
 
 /// Asserts that the write was refused with this conflict.

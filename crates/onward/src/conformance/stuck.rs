@@ -11,13 +11,8 @@ pub async fn stuck_run_says_why(stage: &Stage) {
     let run = stage.run(run).await;
     assert_eq!((run.state, run.due_at), (RunState::Waiting, None));
     assert_eq!(run.stuck_builds, [BUILD]);
-    let Some(Waits::Stuck { code, detail }) = run.waits_for else {
-        panic!("{run:?}")
-    };
-    assert_eq!(
-        (code.as_str(), detail.as_str()),
-        ("history_mismatch", "unasked: pay")
-    );
+    let Some(Waits::Stuck { code, detail }) = run.waits_for else { panic!("{run:?}") };
+    assert_eq!((code.as_str(), detail.as_str()), ("history_mismatch", "unasked: pay"));
 }
 
 /// The build that got stuck does not get the run again, however often it sweeps.
@@ -40,10 +35,7 @@ pub async fn another_build_gets_a_stuck_run(stage: &Stage) {
     new.sweep().await;
     assert_eq!(stage.state(run).await, RunState::Queued);
     let claims = old.claim(1).await;
-    assert!(
-        claims.runs.is_empty() && !claims.more,
-        "the first build is kept off"
-    );
+    assert!(claims.runs.is_empty() && !claims.more, "the first build is kept off");
     new.take(run).await;
 }
 
@@ -53,10 +45,7 @@ pub async fn stuck_run_remembers_every_build(stage: &Stage) {
     let run = stage.settled(&old, stuck(0)).await.run;
     new.sweep().await;
     let claimed = new.take_whole(run).await;
-    stage
-        .settle(claimed.lease, stuck(claimed.run.wakes))
-        .await
-        .unwrap();
+    stage.settle(claimed.lease, stuck(claimed.run.wakes)).await.unwrap();
     for worker in [&old, &new] {
         worker.sweep().await;
         worker.assert_nothing_to_claim().await;
@@ -69,10 +58,7 @@ pub async fn sweep_mends_only_what_it_serves(stage: &Stage) {
     let old = stage.worker().await;
     let run = stage.settled(&old, stuck(0)).await.run;
     let other = Worker::new(stage.store.clone(), "build-2");
-    let entry = crate::store::NewWorker {
-        workflows: vec!["refund".into()],
-        ..other.entry()
-    };
+    let entry = crate::store::NewWorker { workflows: vec!["refund".into()], ..other.entry() };
     stage.store.join(entry).await.unwrap();
     other.sweep().await;
     assert_eq!(stage.state(run).await, RunState::Waiting);
@@ -104,10 +90,7 @@ pub async fn wake_before_stuck_queues_at_once(stage: &Stage) {
     let lease = stage.running(&worker).await;
     stage.record(lease, vec![done(1, "pay", 1)]).await.unwrap();
     stage.store.cancel(lease.run).await.unwrap();
-    assert_eq!(
-        stage.settle(lease, stuck(0)).await.unwrap(),
-        Settled::Queued
-    );
+    assert_eq!(stage.settle(lease, stuck(0)).await.unwrap(), Settled::Queued);
     let claimed = worker.take_whole(lease.run).await;
     assert!(claimed.run.cancel_at.is_some());
     assert_eq!(claimed.run.stuck_builds, [BUILD]);

@@ -56,10 +56,7 @@ pub async fn sweep_leaves_expired_leases_when_told(stage: &Stage) {
     let lease = stage.running(&old).await;
     stage.pass(LEASE_MS as u64 * 2);
     live.renew().await.unwrap();
-    let sweep = Sweep {
-        worker: live.id,
-        expired: ExpiredLeases::Leave,
-    };
+    let sweep = Sweep { worker: live.id, expired: ExpiredLeases::Leave };
     assert_eq!(stage.store.sweep(sweep).await.unwrap(), Swept::default());
     stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
     old.renew().await.unwrap();
@@ -68,19 +65,13 @@ pub async fn sweep_leaves_expired_leases_when_told(stage: &Stage) {
 /// A sweep wakes what is due and counts it.
 pub async fn sweep_wakes_what_is_due(stage: &Stage) {
     let worker = stage.worker().await;
-    let after = |ms| NewRun {
-        start_at: StartAt::After(ms),
-        ..new_run()
-    };
+    let after = |ms| NewRun { start_at: StartAt::After(ms), ..new_run() };
     let (soon, late) = (stage.start(after(100)).await, stage.start(after(200)).await);
     stage.pass(100);
     let swept = worker.sweep().await;
     assert_eq!((swept.woken, swept.more), (1, false));
     let run = stage.run(soon).await;
-    assert_eq!(
-        (run.state, run.due_at),
-        (RunState::Queued, Some(stage.now()))
-    );
+    assert_eq!((run.state, run.due_at), (RunState::Queued, Some(stage.now())));
     assert_eq!(stage.state(late).await, RunState::Waiting);
 }
 
@@ -103,10 +94,26 @@ pub async fn sweep_of_lost_runs_is_bounded(stage: &Stage) {
     let first = stage.lose(&old, &live).await;
     assert_eq!((first.taken.len(), first.more), (SWEEP_BATCH_MAX, true));
     let second = live.sweep().await;
-    assert_eq!(
-        (second.lost.len(), second.taken.len(), second.more),
-        (0, 1, false)
-    );
+    assert_eq!((second.lost.len(), second.taken.len(), second.more), (0, 1, false));
+}
+
+/// The mark on the worker is what counts: it cannot write what no sweep has yet taken from it.
+pub async fn lost_worker_cannot_write_what_is_not_yet_taken(stage: &Stage) {
+    let (old, live) = (stage.worker().await, stage.worker().await);
+    start_many(stage, SWEEP_BATCH_MAX + 1, StartAt::Now).await;
+    let mut leases = Vec::new();
+    while leases.len() <= SWEEP_BATCH_MAX {
+        let claims = old.claim(CLAIM_BATCH_MAX).await;
+        leases.extend(claims.runs.into_iter().map(|claimed| claimed.lease));
+    }
+    let swept = stage.lose(&old, &live).await;
+    leases.retain(|lease| !swept.taken.contains(&lease.run));
+    assert_eq!(leases.len(), 1, "one run is left with the lost worker");
+    assert_lost(stage.record(leases[0], vec![done(1, "ocr", 1)]).await);
+    assert_lost(stage.settle(leases[0], End::Completed(json(1))).await);
+    let run = stage.run(leases[0].run).await;
+    assert_eq!((run.state, run.worker), (RunState::Running, Some(old.id)));
+    assert_eq!(live.sweep().await.taken, [run.id]);
 }
 
 /// A sweep mends a bounded number of stuck runs, and says that more are left.
@@ -120,10 +127,7 @@ pub async fn sweep_of_stuck_runs_is_bounded(stage: &Stage) {
         let mut settling = JoinSet::new();
         for claimed in claims.runs {
             let store = stage.store.clone();
-            let settle = crate::store::Settle {
-                records: vec![],
-                end: stuck(0),
-            };
+            let settle = crate::store::Settle { records: vec![], end: stuck(0) };
             settling.spawn(async move { store.settle(claimed.lease, settle).await.unwrap() });
         }
         settling.join_all().await;
@@ -154,12 +158,7 @@ pub async fn concurrent_sweeps_take_each_run_once(stage: &Stage) {
 }
 
 async fn start_many(stage: &Stage, count: usize, start_at: StartAt) {
-    let mut runs: Vec<_> = (0..count)
-        .map(|_| NewRun {
-            start_at,
-            ..new_run()
-        })
-        .collect();
+    let mut runs: Vec<_> = (0..count).map(|_| NewRun { start_at, ..new_run() }).collect();
     while !runs.is_empty() {
         let rest = runs.split_off(runs.len().min(crate::limits::START_BATCH_MAX));
         stage.store.start(runs).await.unwrap();

@@ -36,10 +36,7 @@ pub async fn waiter_for_work_resolves_at_a_mark(stage: &Stage) {
 /// A cancel that ends a run resolves who waits for it, and each of several waiters.
 pub async fn every_waiter_resolves_at_a_cancel(stage: &Stage) {
     let run = stage.start(new_run()).await;
-    let waiters = [
-        stage.store.wait(Topic::Run(run)),
-        stage.store.wait(Topic::Run(run)),
-    ];
+    let waiters = [stage.store.wait(Topic::Run(run)), stage.store.wait(Topic::Run(run))];
     stage.store.cancel(run).await.unwrap();
     for waiter in waiters {
         resolves(waiter).await;
@@ -67,13 +64,9 @@ pub async fn waiter_for_work_resolves_at_a_takeover(stage: &Stage) {
 /// The end of a run resolves who waits for work, when another was queued behind it.
 pub async fn waiter_for_work_resolves_when_a_run_behind_is_let_go(stage: &Stage) {
     let worker = stage.worker().await;
-    let run = stage
-        .start(keyed("order-1", 1, crate::OnConflict::Existing))
-        .await;
+    let run = stage.start(keyed("order-1", 1, crate::OnConflict::Existing)).await;
     let lease = worker.take(run).await;
-    stage
-        .start(keyed("order-1", 2, crate::OnConflict::Replace))
-        .await;
+    stage.start(keyed("order-1", 2, crate::OnConflict::Replace)).await;
     let waiter = stage.store.wait(Topic::Work);
     stage.settle(lease, End::Cancelled).await.unwrap();
     resolves(waiter).await;

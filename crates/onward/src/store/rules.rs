@@ -115,11 +115,7 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
         };
     }
     let pause = Duration::from_secs(1 << (crashes - SUSPECT_CRASHES)).min(CRASH_BACKOFF_MAX);
-    AfterLoss {
-        due_at: Some(now + pause),
-        waits_for: Some(Waits::Backoff { crashes }),
-        ..waiting
-    }
+    AfterLoss { due_at: Some(now + pause), waits_for: Some(Waits::Backoff { crashes }), ..waiting }
 }
 
 /// Whether a run is claimed alone, because it may be what kills its workers.
@@ -138,9 +134,5 @@ pub(crate) fn start_time(start_at: StartAt, now: Timestamp) -> Timestamp {
 
 /// The state of a run that may start at `start`: queued, or waiting for that time.
 pub(crate) fn state_at_start(start: Timestamp, now: Timestamp) -> (RunState, Option<Waits>) {
-    if start <= now {
-        (RunState::Queued, None)
-    } else {
-        (RunState::Waiting, Some(Waits::Start))
-    }
+    if start <= now { (RunState::Queued, None) } else { (RunState::Waiting, Some(Waits::Start)) }
 }

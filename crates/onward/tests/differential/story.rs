@@ -109,18 +109,11 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
     Completed,
-    Failed {
-        step: Option<usize>,
-    },
+    Failed { step: Option<usize> },
     Cancelled,
     Continued,
-    Parked {
-        after_ms: Option<u64>,
-        knows_wakes: bool,
-    },
-    Stuck {
-        knows_wakes: bool,
-    },
+    Parked { after_ms: Option<u64>, knows_wakes: bool },
+    Stuck { knows_wakes: bool },
     Released,
 }
 
@@ -250,12 +243,5 @@ fn prune() -> impl Strategy<Value = Scene> {
 
 /// Just before, at and past the leases, timers and keys of a story.
 fn clock() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        Just(1),
-        Just(100),
-        Just(4_999),
-        Just(10_000),
-        Just(10_001),
-        Just(60_000)
-    ]
+    prop_oneof![Just(1), Just(100), Just(4_999), Just(10_000), Just(10_001), Just(60_000)]
 }

@@ -55,49 +55,26 @@ pub(crate) struct Reply {
 
 impl Reply {
     fn of<T: Debug>(answer: &Result<T, Error>) -> Self {
-        Self {
-            text: format!("{answer:?}"),
-            given: Vec::new(),
-            done: answer.is_ok(),
-        }
+        Self { text: format!("{answer:?}"), given: Vec::new(), done: answer.is_ok() }
     }
 
     fn of_start(runs: &[NewRun], answer: &Result<Vec<Result<Started, Error>>, Error>) -> Self {
         let answers = answer.iter().flatten().zip(runs);
         let given = answers.filter_map(|(answer, new)| {
-            let claimed = answer
-                .as_ref()
-                .is_ok_and(|it| it.how == StartedHow::Claimed);
+            let claimed = answer.as_ref().is_ok_and(|it| it.how == StartedHow::Claimed);
             let worker = new.claimant.as_ref()?.worker;
-            claimed.then_some((
-                Lease {
-                    run: new.id,
-                    worker,
-                    attempt: 1,
-                },
-                0,
-            ))
+            claimed.then_some((Lease { run: new.id, worker, attempt: 1 }, 0))
         });
-        Self {
-            given: given.collect(),
-            ..Self::of(answer)
-        }
+        Self { given: given.collect(), ..Self::of(answer) }
     }
 
     fn of_claim(mut answer: Result<Claims, Error>) -> Self {
         let mut given = Vec::new();
         if let Ok(claims) = &mut answer {
-            given = claims
-                .runs
-                .iter()
-                .map(|it| (it.lease, it.run.wakes))
-                .collect();
+            given = claims.runs.iter().map(|it| (it.lease, it.run.wakes)).collect();
             claims.marks.sort_by_key(|mark| mark.lease.run);
         }
-        Self {
-            given,
-            ..Self::of(&answer)
-        }
+        Self { given, ..Self::of(&answer) }
     }
 
     fn of_sweep(mut answer: Result<Swept, Error>) -> Self {
@@ -150,12 +127,8 @@ impl World {
     /// Three workers join, two of one build.
     pub(crate) fn prelude(&mut self) -> Vec<Call> {
         let builds = [0, 0, 1];
-        self.workers = builds
-            .map(|build| (WorkerId::from_u128(self.next_id()), build))
-            .into();
-        (0..builds.len())
-            .map(|place| Call::Join(self.newcomer(place)))
-            .collect()
+        self.workers = builds.map(|build| (WorkerId::from_u128(self.next_id()), build)).into();
+        (0..builds.len()).map(|place| Call::Join(self.newcomer(place))).collect()
     }
 
     /// A fresh worker takes all that is left, so that what only a claim shows is compared.
@@ -171,9 +144,7 @@ impl World {
     /// What a worker claims before it dies.
     pub(crate) fn last_claims(&mut self, place: usize) -> Vec<Call> {
         let modes = [ClaimMode::Ordinary, ClaimMode::Suspect];
-        modes
-            .map(|mode| Call::Claim(self.claim(place, 2, mode)))
-            .into()
+        modes.map(|mode| Call::Claim(self.claim(place, 2, mode))).into()
     }
 
     /// What follows when the worker in this place has let its lease expire.
@@ -193,11 +164,7 @@ impl World {
     pub(crate) async fn call(&mut self, stage: &Stage, scene: &Scene) -> Option<Call> {
         Some(match scene {
             Scene::Start(all) => Call::Start(all.iter().map(|one| self.new_run(one)).collect()),
-            Scene::Join {
-                place,
-                build,
-                fresh,
-            } => {
+            Scene::Join { place, build, fresh } => {
                 if *fresh {
                     self.workers[*place] = (WorkerId::from_u128(self.next_id()), *build);
                 }
@@ -210,11 +177,7 @@ impl World {
                 let (lease, _) = self.lease(stage, *lease).await?;
                 Call::Record(lease, self.records(stage, lease, lines))
             }
-            Scene::Settle {
-                lease,
-                lines,
-                ending,
-            } => {
+            Scene::Settle { lease, lines, ending } => {
                 let (lease, wakes) = self.lease(stage, *lease).await?;
                 let records = self.records(stage, lease, lines);
                 let end = self.end(stage, lease, wakes, *ending).await;
@@ -224,24 +187,12 @@ impl World {
                 Call::Cancel(self.lease(stage, Choice::Held(*run)).await?.0.run)
             }
             Scene::Cancel { held: false, run } => Call::Cancel(from_end(&self.runs, *run)?),
-            Scene::Retry {
-                troubled: true,
-                run,
-            } => Call::Retry(from_end(&self.troubled, *run)?),
-            Scene::Retry {
-                troubled: false,
-                run,
-            } => Call::Retry(from_end(&self.runs, *run)?),
-            Scene::Sweep { place, expired } => Call::Sweep(Sweep {
-                expired: *expired,
-                ..self.sweep(*place)
-            }),
-            Scene::Prune {
-                older_than_ms,
-                states,
-                limit,
-                dry_run,
-            } => Call::Prune(Prune {
+            Scene::Retry { troubled: true, run } => Call::Retry(from_end(&self.troubled, *run)?),
+            Scene::Retry { troubled: false, run } => Call::Retry(from_end(&self.runs, *run)?),
+            Scene::Sweep { place, expired } => {
+                Call::Sweep(Sweep { expired: *expired, ..self.sweep(*place) })
+            }
+            Scene::Prune { older_than_ms, states, limit, dry_run } => Call::Prune(Prune {
                 older_than_ms: *older_than_ms,
                 states: states.clone(),
                 limit: *limit,
@@ -295,29 +246,12 @@ impl World {
 
     fn claim(&mut self, place: usize, limit: usize, mode: ClaimMode) -> Claim {
         self.tickets += 1;
-        let NewWorker {
-            id,
-            build,
-            queues,
-            workflows,
-            ..
-        } = self.newcomer(place);
-        Claim {
-            worker: id,
-            ticket: self.tickets,
-            build,
-            queues,
-            workflows,
-            limit,
-            mode,
-        }
+        let NewWorker { id, build, queues, workflows, .. } = self.newcomer(place);
+        Claim { worker: id, ticket: self.tickets, build, queues, workflows, limit, mode }
     }
 
     fn sweep(&self, place: usize) -> Sweep {
-        Sweep {
-            worker: self.workers[place].0,
-            expired: onward::store::ExpiredLeases::Take,
-        }
+        Sweep { worker: self.workers[place].0, expired: onward::store::ExpiredLeases::Take }
     }
 
     fn new_run(&mut self, beginning: &Beginning) -> NewRun {
@@ -330,10 +264,7 @@ impl World {
         });
         let claimant = beginning.claimant.map(|place| {
             let (worker, build) = self.workers[place];
-            Claimant {
-                worker,
-                build: BUILDS[build].to_owned(),
-            }
+            Claimant { worker, build: BUILDS[build].to_owned() }
         });
         NewRun {
             id: RunId::from_u128(self.next_id()),
@@ -355,25 +286,13 @@ impl World {
             Choice::Ever(back) => return from_end(&self.leases, back),
             Choice::Held(back) => back,
         };
-        let filter = Filter {
-            states: vec![RunState::Running],
-            ..Filter::default()
-        };
-        let query = Query {
-            filter,
-            before: None,
-            limit: PAGE_ROWS_MAX,
-        };
+        let filter = Filter { states: vec![RunState::Running], ..Filter::default() };
+        let query = Query { filter, before: None, limit: PAGE_ROWS_MAX };
         let running = stage.store.list(query).await.unwrap().runs;
         let held = |(lease, _): &&(Lease, u64)| {
-            running
-                .iter()
-                .any(|run| run.id == lease.run && run.attempt == lease.attempt)
+            running.iter().any(|run| run.id == lease.run && run.attempt == lease.attempt)
         };
-        from_end(
-            &self.leases.iter().filter(held).copied().collect::<Vec<_>>(),
-            back,
-        )
+        from_end(&self.leases.iter().filter(held).copied().collect::<Vec<_>>(), back)
     }
 
     fn records(&mut self, stage: &Stage, lease: Lease, lines: &[Line]) -> Vec<Record> {
@@ -387,10 +306,7 @@ impl World {
             let what = match line.kind {
                 0 | 1 => Entry::Done(json(line.step as i64)),
                 2 => Entry::Failed(failure),
-                3 => Entry::TryFailed {
-                    failure,
-                    next_at: stage.in_ms(200),
-                },
+                3 => Entry::TryFailed { failure, next_at: stage.in_ms(200) },
                 _ => Entry::Began,
             };
             let mut record = entry(*place, &format!("step {}", line.step), what);
@@ -410,24 +326,15 @@ impl World {
             Ending::Completed => End::Completed(json(7)),
             Ending::Failed { step } => {
                 let step = step.map(|step| format!("step {step}"));
-                End::Failed {
-                    failure: Failure::fatal("declined"),
-                    step,
-                }
+                End::Failed { failure: Failure::fatal("declined"), step }
             }
             Ending::Cancelled => End::Cancelled,
-            Ending::Continued => End::Continued {
-                run: RunId::from_u128(self.next_id()),
-                input: json(9),
-            },
-            Ending::Parked {
-                after_ms,
-                knows_wakes,
-            } => End::Parked {
+            Ending::Continued => {
+                End::Continued { run: RunId::from_u128(self.next_id()), input: json(9) }
+            }
+            Ending::Parked { after_ms, knows_wakes } => End::Parked {
                 wake_at: after_ms.map(|ms| stage.now() + Duration::from_millis(ms)),
-                waits_for: Waits::Timer {
-                    step: "$sleep".to_owned(),
-                },
+                waits_for: Waits::Timer { step: "$sleep".to_owned() },
                 wakes_seen: wakes(knows_wakes),
             },
             Ending::Stuck { knows_wakes } => End::Stuck {

@@ -60,12 +60,7 @@ fn meet_key(
 
 /// Ends the run that has the key and starts the new one behind it: behind the run that one was
 /// itself waiting for, if it ends at once.
-fn replace(
-    state: &mut State,
-    new: NewRun,
-    old: RunId,
-    now: Timestamp,
-) -> Result<Started, Error> {
+fn replace(state: &mut State, new: NewRun, old: RunId, now: Timestamp) -> Result<Started, Error> {
     let ahead = match &state.row(old)?.run.waits_for {
         Some(Waits::Behind { run, .. }) => *run,
         _ => old,

@@ -13,6 +13,7 @@ mod look;
 mod open;
 mod prune;
 mod reader;
+mod record;
 mod row;
 mod settle;
 mod start;
@@ -70,6 +71,11 @@ impl Default for SqliteOptions {
 
 impl SqliteStore {
     /// Opens the file, or creates it. Blocks: it may have to wait for another program.
+    ///
+    /// ```no_run
+    /// let store = onward::store::SqliteStore::open("onward.db")?;
+    /// # Ok::<(), onward::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `store_unavailable` when the folder is missing, `store_read_only`, `store_locked`,
@@ -184,7 +190,7 @@ impl Store for SqliteStore {
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
         let points = Points { before: "record.before_commit", after: "record.after_commit" };
-        let verb = move |tx: &mut Tx<'_>| settle::record(tx, lease, &records);
+        let verb = move |tx: &mut Tx<'_>| record::record(tx, lease, &records);
         self.writer.submit(Job::new(verb, Some(points)), Size::Small)
     }
 

@@ -234,7 +234,7 @@ impl Shared {
 
     /// The thread: commits what is queued, and in between looks at the other processes.
     fn serve(&self) {
-        let mut seen = None;
+        let mut seen = version(&lock(&self.conn));
         let mut looked = Instant::now();
         loop {
             let open = self.sleep(looked);
@@ -293,19 +293,20 @@ impl Shared {
         batch.into_iter().for_each(Write::answer);
     }
 
-    /// Wakes every waiter if another process wrote. On this connection the version moves only
-    /// by others' commits.
+    /// Wakes every waiter if another process wrote since the last look.
     fn look_at_others(&self, seen: &mut Option<i64>) {
-        let Ok(conn) = self.conn.try_lock() else {
-            return;
-        };
-        let version = conn.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
-        let Ok(version) = version else { return };
-        if seen.replace(version).is_some_and(|seen| seen != version) {
-            drop(conn);
+        let Ok(conn) = self.conn.try_lock() else { return };
+        let version = version(&conn);
+        drop(conn);
+        if std::mem::replace(seen, version) != version {
             self.hub.notify_all();
         }
     }
+}
+
+/// A number that moves with every commit of another connection, and with none of this one.
+fn version(conn: &Connection) -> Option<i64> {
+    conn.pragma_query_value(None, "data_version", |row| row.get(0)).ok()
 }
 
 /// A write whose answer is awaited.
