@@ -8,16 +8,16 @@ use crate::{Code, Error};
 pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
-        #[cfg(any())]
+        #[cfg(feature = "sqlite")]
         Some(("sqlite", path)) if !path.is_empty() => open_sqlite(path).await,
         _ => Err(Error::new(Code::UnknownStoreUrl).about(format!("{url:?}"))),
     }
 }
 
-#[cfg(any())]
+#[cfg(feature = "sqlite")]
 async fn open_sqlite(path: &str) -> Result<Arc<dyn Store>, Error> {
     let path = path.strip_prefix("//").unwrap_or(path).to_owned();
-    let opened = tokio::task::spawn_blocking(move || crate::store::sqlite::SqliteStore::open(path));
+    let opened = tokio::task::spawn_blocking(move || crate::store::SqliteStore::open(path));
     match opened.await {
         Ok(store) => Ok(Arc::new(store?)),
         Err(source) => Err(Error::new(Code::StoreUnavailable).because(source)),

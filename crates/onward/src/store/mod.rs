@@ -9,9 +9,7 @@ mod hub;
 mod memory;
 pub(crate) mod rules;
 #[cfg(feature = "sqlite")]
-
-#[cfg(any())]
-pub mod sqlite;
+mod sqlite;
 mod verb;
 
 use std::error::Error as StdError;
@@ -21,6 +19,8 @@ use std::pin::Pin;
 
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteStore};
 pub use verb::{
     Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
     HistoryPage, Lease, Mark, NewKey, NewRun, NewWorker, Prune, Pruned, Query, RunPage, Settle,

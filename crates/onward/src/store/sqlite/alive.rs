@@ -1,0 +1,83 @@
+//! Who is alive on this machine: a locked file per worker.
+//!
+//! Owns: the folder beside the database in which each worker of this machine has a file that its
+//! process keeps locked. The system lets go of the lock when the process dies, however it dies,
+//! so a file whose lock can be taken belongs to a dead worker. Never the fence: a missing file
+//! says nothing, and only the mark `lost` takes a lease away.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::WorkerId;
+
+/// The lock files of a store.
+#[derive(Debug)]
+pub(super) struct Alive {
+    folder: PathBuf,
+    /// The files that this store keeps locked.
+    held: Mutex<HashMap<WorkerId, File>>,
+}
+
+impl Alive {
+    /// The lock files beside this database.
+    pub(super) fn beside(database: &Path) -> Self {
+        let mut folder = database.as_os_str().to_owned();
+        folder.push("-workers");
+        Self { folder: folder.into(), held: Mutex::default() }
+    }
+
+    /// Shows that the worker is alive, from here on until it is forgotten or the process ends.
+    /// Where the system has no locks, the lease alone decides.
+    pub(super) fn show(&self, worker: WorkerId) -> io::Result<()> {
+        if self.held().contains_key(&worker) {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.folder)?;
+        let path = self.path(worker);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                self.held().insert(worker, file);
+                Ok(())
+            }
+            // Somebody else shows it: it is alive.
+            Err(TryLockError::WouldBlock) => Ok(()),
+            // A file without a lock would say that the worker is dead.
+            Err(TryLockError::Error(_)) => fs::remove_file(&path),
+        }
+    }
+
+    /// Removes the worker's file and lets go of its lock.
+    pub(super) fn forget(&self, worker: WorkerId) {
+        if let Some(file) = self.held().remove(&worker) {
+            // Without its file the worker is merely unknown, which is what an ended one is.
+            let _ = fs::remove_file(self.path(worker));
+            drop(file);
+        }
+    }
+
+    /// Whether the worker's process is known to be gone.
+    pub(super) fn is_dead(&self, worker: WorkerId) -> bool {
+        if self.held().contains_key(&worker) {
+            return false;
+        }
+        let file = OpenOptions::new().write(true).open(self.path(worker));
+        file.is_ok_and(|file| file.try_lock().is_ok())
+    }
+
+    /// Removes the file of a dead worker.
+    pub(super) fn bury(&self, worker: WorkerId) {
+        let _ = fs::remove_file(self.path(worker));
+    }
+
+    fn path(&self, worker: WorkerId) -> PathBuf {
+        self.folder.join(worker.to_string())
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<WorkerId, File>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

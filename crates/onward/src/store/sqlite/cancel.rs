@@ -1,0 +1,114 @@
+//! Operators' verbs: asking a run to end, and letting a failed or stuck one go on.
+
+use rusqlite::params;
+
+use super::fault::Fault;
+use super::row::{self, Row};
+use super::tx::Tx;
+use crate::store::Settled;
+use crate::store::rules::{self, Cancelling};
+use crate::{Run, RunId, RunState, Waits};
+
+/// Asks a run to end.
+pub(super) fn cancel(tx: &mut Tx<'_>, run: RunId) -> Result<Run, Fault> {
+    let row = tx.row(run)?;
+    cancel_row(tx, row)?;
+    Ok(tx.row(run)?.run)
+}
+
+pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
+    let recorded = tx.exists(include_str!("sql/recorded.sql"), [row.no])?;
+    match rules::cancelling(&row.run, recorded)? {
+        Cancelling::Already => return Ok(()),
+        Cancelling::Mark => {
+            row.run.cancel_at = Some(tx.now);
+            row.run.wakes += 1;
+        }
+        Cancelling::Queue => {
+            row.run.cancel_at = Some(tx.now);
+            row.queue(tx.now);
+        }
+        Cancelling::End => {
+            row.run.cancel_at.get_or_insert(tx.now);
+            row.run.state = RunState::Cancelled;
+            row.run.finished_at = Some(tx.now);
+            row.run.due_at = None;
+            row.run.waits_for = None;
+            row.release();
+        }
+    }
+    row.save(tx.conn)?;
+    tx.changed(row.run.id);
+    tx.work();
+    if row.run.state.is_final() {
+        release_successor(tx, row.run.successor)?;
+    }
+    Ok(())
+}
+
+/// Lets the run that waits behind an ended one go.
+pub(super) fn release_successor(tx: &mut Tx<'_>, next: Option<RunId>) -> Result<(), Fault> {
+    let Some(next) = next else { return Ok(()) };
+    let Some(mut row) = row::by_id(tx.conn, next)? else { return Ok(()) };
+    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else { return Ok(()) };
+    (row.run.state, row.run.waits_for) = rules::state_at_start(start_at, tx.now);
+    row.run.due_at = Some(start_at.max(tx.now));
+    row.run.wakes += 1;
+    row.save(tx.conn)?;
+    tx.changed(next);
+    tx.work();
+    Ok(())
+}
+
+/// Lets a failed or stuck run go on.
+pub(super) fn retry(tx: &mut Tx<'_>, run: RunId) -> Result<Run, Fault> {
+    let row = tx.row(run)?;
+    retry_row(tx, row)?;
+    Ok(tx.row(run)?.run)
+}
+
+pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
+    if !rules::retrying(&row.run)? {
+        return Ok(());
+    }
+    if row.run.state == RunState::Failed {
+        // The finished row was the trace of the attempt that ended the run.
+        keep_trace(tx, &row, Some(Settled::AsSaid))?;
+        tx.execute(include_str!("sql/retry_output.sql"), [row.no])?;
+    }
+    if let Some(step) = row.failed_step.take() {
+        let params = params![row.no, step, tx.now.as_millis()];
+        tx.execute(include_str!("sql/retry_void.sql"), params)?;
+    }
+    row.run.finished_at = None;
+    row.run.deadline_at = None;
+    row.run.cancel_at = None;
+    row.run.crashes = 0;
+    row.run.stuck_builds.clear();
+    row.run.retried_at = Some(tx.now);
+    row.queue(tx.now);
+    row.save(tx.conn)?;
+    tx.changed(row.run.id);
+    tx.work();
+    Ok(())
+}
+
+/// Keeps what a late repeat of the current attempt's settle is recognised by.
+pub(super) fn keep_trace(
+    tx: &Tx<'_>,
+    row: &Row,
+    settled: Option<Settled>,
+) -> Result<(), Fault> {
+    let build = row.run.build.as_deref().unwrap_or_default();
+    let params = params![row.no, row.run.attempt, build, settled.map(settled_text)];
+    tx.execute(include_str!("sql/settle_keep.sql"), params)?;
+    Ok(())
+}
+
+/// How an answered settle is kept.
+pub(super) fn settled_text(settled: Settled) -> &'static str {
+    match settled {
+        Settled::AsSaid => "as_said",
+        Settled::Queued => "queued",
+    }
+}

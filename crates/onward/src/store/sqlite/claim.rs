@@ -1,0 +1,273 @@
+//! Claiming: waking what is due, then giving runs to a worker.
+//!
+//! A claim walks one index range per queue and workflow that the worker serves, so neither
+//! finished runs nor those of other workers' workflows cost it anything.
+
+use rusqlite::params;
+
+use super::fault::Fault;
+use super::row::{self, json_text, run_id, worker_blob};
+use super::tx::Tx;
+use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
+use crate::store::{Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
+use crate::{Code, Record, RunState, Timestamp, Waits};
+
+/// Gives runs to a worker.
+pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
+    if tx.is_lost(claim.worker)? {
+        return Err(Error::LeaseLost.into());
+    }
+    wake_due(tx)?;
+    let served = served(&claim.queues, &claim.workflows);
+    let mut runs = taken_before(tx, claim)?;
+    if runs.is_empty() {
+        runs = take(tx, claim, &served)?;
+    }
+    let next_due = row::first(tx.conn, include_str!("sql/next_due.sql"), [], |row| {
+        Ok(Timestamp::from_millis(row.get(0)?))
+    })?;
+    let suspects = tx.exists(include_str!("sql/claim_suspects.sql"), [])?;
+    Ok(Claims {
+        runs,
+        marks: marks(tx, claim)?,
+        next_due,
+        more: any(tx, claim, ClaimMode::Ordinary, &served)?,
+        suspect: suspects && any(tx, claim, ClaimMode::Suspect, &served)?,
+    })
+}
+
+/// Queues the runs whose time has come; says how many, and whether more are due.
+pub(super) fn wake_due(tx: &mut Tx<'_>) -> Result<(usize, bool), Fault> {
+    let params = params![tx.now.as_millis(), row::limit(SWEEP_BATCH_MAX)];
+    let woken =
+        row::all(tx.conn, include_str!("sql/wake.sql"), params, |row| Ok(run_id(row.get(0)?)))?;
+    let count = woken.len();
+    for run in woken {
+        tx.changed(run);
+        tx.work();
+    }
+    let more = count == SWEEP_BATCH_MAX
+        && row::first(tx.conn, include_str!("sql/next_due.sql"), [], |row| {
+            Ok(row.get::<_, i64>(0)? <= tx.now.as_millis())
+        })?
+        .unwrap_or(false);
+    Ok((count, more))
+}
+
+/// Every queue and workflow that is served, once.
+pub(super) fn served<'a>(queues: &'a [String], workflows: &'a [String]) -> Vec<(&'a str, &'a str)> {
+    let mut served: Vec<_> = (queues.iter())
+        .flat_map(|queue| workflows.iter().map(|workflow| (queue.as_str(), workflow.as_str())))
+        .collect();
+    served.sort_unstable();
+    served.dedup();
+    served
+}
+
+/// The runs that this claim took when it was first made.
+fn taken_before(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>, Fault> {
+    let params = params![worker_blob(claim.worker), claim.ticket];
+    let sql = include_str!("sql/claim_again.sql");
+    let numbers: Vec<i64> = row::all(tx.conn, sql, params, |row| Ok(row.get(0)?))?;
+    let mut runs = Vec::with_capacity(numbers.len());
+    for no in numbers {
+        if let Some((claimed, _)) = readable(tx, claim, no)? {
+            runs.push(claimed);
+        }
+    }
+    runs.sort_by_key(|claimed| claimed.lease.run);
+    Ok(runs)
+}
+
+/// A queued run, in the order of claims.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    falling_priority: i64,
+    due_at: Option<i64>,
+    id: Vec<u8>,
+    no: i64,
+}
+
+fn take(
+    tx: &mut Tx<'_>,
+    claim: &Claim,
+    served: &[(&str, &str)],
+) -> Result<Vec<Claimed>, Fault> {
+    let limit = match claim.mode {
+        ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
+        ClaimMode::Suspect => claim.limit.min(1),
+    };
+    let mut candidates = Vec::new();
+    for place in served {
+        candidates.append(&mut queued(tx, claim, claim.mode, *place, limit)?);
+    }
+    candidates.sort_unstable();
+    candidates.truncate(limit);
+    let mut runs = Vec::with_capacity(candidates.len());
+    let mut bytes = 0;
+    for candidate in candidates {
+        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else { continue };
+        runs.push(give(tx, claim, candidate.no, claimed)?);
+        bytes += size;
+        if bytes > CLAIM_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(runs)
+}
+
+/// The first runs of one queue and workflow that this claim, in this mode, may take.
+fn queued(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    mode: ClaimMode,
+    (queue, workflow): (&str, &str),
+    limit: usize,
+) -> Result<Vec<Candidate>, Fault> {
+    let mut found = Vec::new();
+    if limit == 0 {
+        return Ok(found);
+    }
+    let mut statement = tx.conn.prepare_cached(match mode {
+        ClaimMode::Ordinary => include_str!("sql/claim_queued.sql"),
+        ClaimMode::Suspect => include_str!("sql/claim_suspect.sql"),
+    })?;
+    let mut rows = statement.query([queue, workflow])?;
+    while let Some(row) = rows.next()? {
+        if is_kept_off(row, &claim.build)? {
+            continue;
+        }
+        found.push(Candidate {
+            falling_priority: -row.get::<_, i64>(1)?,
+            due_at: row.get(2)?,
+            id: row.get(3)?,
+            no: row.get(0)?,
+        });
+        if found.len() == limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the run got stuck under this build and nobody asked to end it. What cannot be read is
+/// not kept off: claiming it is what sets it aside.
+fn is_kept_off(row: &rusqlite::Row<'_>, build: &str) -> Result<bool, Fault> {
+    let cancel_asked = row.get_ref(4)?.as_i64_or_null().is_ok_and(|time| time.is_some());
+    let builds = row.get_ref(5)?.as_bytes_or_null().unwrap_or_default();
+    let Some(builds) = builds.filter(|_| !cancel_asked) else { return Ok(false) };
+    let builds: Vec<String> = serde_json::from_slice(builds).unwrap_or_default();
+    Ok(builds.iter().any(|stuck| stuck == build))
+}
+
+fn any(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    mode: ClaimMode,
+    served: &[(&str, &str)],
+) -> Result<bool, Fault> {
+    for place in served {
+        if !queued(tx, claim, mode, *place, 1)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Gives the run to the claim's worker, in a new attempt.
+fn give(tx: &mut Tx<'_>, claim: &Claim, no: i64, mut claimed: Claimed) -> Result<Claimed, Fault> {
+    let params = params![
+        no,
+        worker_blob(claim.worker),
+        claim.ticket,
+        claim.build,
+        tx.now.as_millis()
+    ];
+    tx.execute(include_str!("sql/claim_take.sql"), params)?;
+    let run = &mut claimed.run;
+    run.state = RunState::Running;
+    run.worker = Some(claim.worker);
+    run.build = Some(claim.build.clone());
+    run.attempt += 1;
+    run.due_at = None;
+    run.waits_for = None;
+    run.started_at.get_or_insert(tx.now);
+    claimed.lease.attempt = run.attempt;
+    tx.changed(claimed.run.id);
+    Ok(claimed)
+}
+
+/// The run with its history and the bytes of it. A run that cannot be read is set aside, so that
+/// it holds up no other.
+fn readable(tx: &mut Tx<'_>, claim: &Claim, no: i64) -> Result<Option<(Claimed, usize)>, Fault> {
+    match read(tx, claim, no) {
+        Ok(read) => Ok(Some(read)),
+        Err(fault @ Fault::Data(_)) => {
+            set_aside(tx, claim, no, &fault)?;
+            Ok(None)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> {
+    let row = row::by_no(tx.conn, no)?.ok_or_else(|| Fault::data("the run is not there"))?;
+    let lease = Lease { run: row.run.id, worker: claim.worker, attempt: row.run.attempt };
+    let mut claimed = Claimed {
+        lease,
+        run: row.run,
+        history: Vec::new(),
+        last_seq: 0,
+        builds: Default::default(),
+    };
+    // A run that was never claimed has neither records nor attempts.
+    if lease.attempt == 0 {
+        return Ok((claimed, 0));
+    }
+    let sql = include_str!("sql/claim_history.sql");
+    claimed.history = row::all(tx.conn, sql, [no], row::record)?;
+    claimed.last_seq = claimed.history.last().map_or(0, |record| record.seq);
+    let bytes = claimed.history.iter().map(Record::bytes).sum();
+    claimed.history.retain(|record| record.voided_at.is_none());
+    let sql = include_str!("sql/claim_builds.sql");
+    let builds = row::all(tx.conn, sql, [no], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    claimed.builds = builds.into_iter().collect();
+    Ok((claimed, bytes))
+}
+
+/// Lets a run that cannot be read wait for an operator, or for another build to try.
+fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(), Fault> {
+    let sql = include_str!("sql/claim_corrupt_row.sql");
+    let (builds, id) = row::first(tx.conn, sql, [no], |row| {
+        let text = row.get::<_, Option<String>>(0).ok().flatten();
+        Ok((text, row.get::<_, [u8; 16]>(1).ok()))
+    })?
+    .unwrap_or_default();
+    let builds = builds.and_then(|text| serde_json::from_str(&text).ok());
+    let mut builds: Vec<String> = builds.unwrap_or_default();
+    if !builds.contains(&claim.build) {
+        builds.push(claim.build.clone());
+    }
+    let waits_for: Waits = row::corrupt(fault);
+    let params = params![
+        no,
+        json_text(&waits_for)?,
+        Code::CorruptRecord.as_str(),
+        json_text(&builds)?
+    ];
+    tx.execute(include_str!("sql/claim_corrupt.sql"), params)?;
+    tracing::warn!(run = ?id.map(run_id), "a run cannot be read and is set aside");
+    id.map(run_id).into_iter().for_each(|run| tx.changed(run));
+    Ok(())
+}
+
+fn marks(tx: &Tx<'_>, claim: &Claim) -> Result<Vec<Mark>, Fault> {
+    let worker = claim.worker;
+    let sql = include_str!("sql/claim_marks.sql");
+    let mut marks = row::all(tx.conn, sql, [worker_blob(worker)], |row| {
+        let lease = Lease { run: run_id(row.get(0)?), worker, attempt: row.get(1)? };
+        Ok(Mark { lease })
+    })?;
+    marks.sort_by_key(|mark| mark.lease.run);
+    Ok(marks)
+}

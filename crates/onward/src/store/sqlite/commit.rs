@@ -1,0 +1,178 @@
+//! One group commit: several writes in one transaction, each with its own answer.
+//!
+//! Owns: begin, commit, and undoing a bad write without its neighbours. Never decides which
+//! writes go together; that is the writer's queue.
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::fault::Fault;
+use super::tx::{Changes, Tx};
+use crate::Clock;
+use crate::store::Error;
+
+/// Where a test may kill the process around a verb's commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Points {
+    pub(super) before: &'static str,
+    pub(super) after: &'static str,
+}
+
+/// A write that waits for its commit. It may be applied more than once; the last time counts.
+pub(super) trait Write: Send {
+    /// Writes, and keeps the answer for the caller.
+    fn apply(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault>;
+    /// Replaces the answer: nothing was written.
+    fn refuse(&mut self, error: Error);
+    /// Where a test may kill the process.
+    fn points(&self) -> Option<Points>;
+    /// Tells the caller.
+    fn answer(self: Box<Self>);
+}
+
+/// A verb with its arguments, and the caller that waits for it.
+pub(super) struct Job<T, F> {
+    verb: F,
+    points: Option<Points>,
+    answer: Option<Result<T, Error>>,
+    caller: Option<oneshot::Sender<Result<T, Error>>>,
+}
+
+impl<T, F> Job<T, F> {
+    pub(super) fn new(verb: F, points: Option<Points>) -> Self {
+        Self { verb, points, answer: None, caller: None }
+    }
+
+    /// Where the answer arrives once the write is queued.
+    pub(super) fn receiver(&mut self) -> oneshot::Receiver<Result<T, Error>> {
+        let (caller, receiver) = oneshot::channel();
+        self.caller = Some(caller);
+        receiver
+    }
+
+    /// The answer of a write that was committed in place.
+    pub(super) fn into_answer(self) -> Option<Result<T, Error>> {
+        self.answer
+    }
+}
+
+impl<T, F> Write for Job<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send,
+{
+    fn apply(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
+        self.answer = Some(match (self.verb)(tx) {
+            Ok(answer) => Ok(answer),
+            Err(Fault::Refused(error)) => Err(error),
+            Err(fault) => return Err(fault),
+        });
+        Ok(())
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.answer = Some(Err(error));
+    }
+
+    fn points(&self) -> Option<Points> {
+        self.points
+    }
+
+    fn answer(self: Box<Self>) {
+        if let (Some(caller), Some(answer)) = (self.caller, self.answer) {
+            // A caller that is gone does not mind.
+            let _ = caller.send(answer);
+        }
+    }
+}
+
+/// Writes all of them in one transaction. On `Err` none of them is written, for that reason.
+pub(super) fn commit(
+    conn: &Connection,
+    clock: &dyn Clock,
+    writes: &mut [&mut dyn Write],
+) -> Result<Changes, Fault> {
+    // What a panic left open.
+    roll_back(conn);
+    run(conn, "begin immediate")?;
+    let changes = match apply_all(conn, clock, writes) {
+        Err(Fault::Data(_)) if writes.len() > 1 => {
+            roll_back(conn);
+            run(conn, "begin immediate")?;
+            apply_each(conn, clock, writes)
+        }
+        applied => applied,
+    };
+    let committed = changes.and_then(|changes| {
+        points(writes).for_each(|points| crate::failpoint::hit(points.before));
+        run(conn, "commit")?;
+        points(writes).for_each(|points| crate::failpoint::hit(points.after));
+        Ok(changes)
+    });
+    if committed.is_err() {
+        roll_back(conn);
+    }
+    committed
+}
+
+fn points(writes: &[&mut dyn Write]) -> impl Iterator<Item = Points> {
+    writes.iter().filter_map(|write| write.points())
+}
+
+fn apply_all(
+    conn: &Connection,
+    clock: &dyn Clock,
+    writes: &mut [&mut dyn Write],
+) -> Result<Changes, Fault> {
+    let mut tx = Tx::new(conn, clock.now());
+    for write in writes {
+        write.apply(&mut tx)?;
+    }
+    Ok(tx.into_changes())
+}
+
+/// Applies each write in a savepoint of its own, so that only the bad ones are undone.
+fn apply_each(
+    conn: &Connection,
+    clock: &dyn Clock,
+    writes: &mut [&mut dyn Write],
+) -> Result<Changes, Fault> {
+    let mut tx = Tx::new(conn, clock.now());
+    for write in writes {
+        run(conn, "savepoint one")?;
+        match write.apply(&mut tx) {
+            Ok(()) => {}
+            Err(Fault::Data(source)) => {
+                run(conn, "rollback to one")?;
+                tx.fence_moved();
+                write.refuse(Error::Corrupt(source));
+            }
+            Err(fault) => return Err(fault),
+        }
+        run(conn, "release one")?;
+    }
+    Ok(tx.into_changes())
+}
+
+/// Tells all of them why nothing was written.
+pub(super) fn refuse_all(writes: &mut [&mut dyn Write], fault: &Fault) {
+    for write in writes {
+        write.refuse(match fault {
+            Fault::Outage(outage, source) => Error::Unavailable(*outage, source.clone().into()),
+            Fault::Data(source) => Error::Corrupt(source.to_string().into()),
+            Fault::Refused(error) => Error::Corrupt(error.to_string().into()),
+        });
+    }
+}
+
+fn roll_back(conn: &Connection) {
+    // SQLite itself rolls back after some errors, and then there is nothing to do.
+    if !conn.is_autocommit() {
+        let _ = run(conn, "rollback");
+    }
+}
+
+fn run(conn: &Connection, sql: &str) -> Result<(), Fault> {
+    conn.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}

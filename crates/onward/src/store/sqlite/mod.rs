@@ -1,0 +1,276 @@
+//! The embedded store: one SQLite file, any number of processes on one machine.
+//!
+//! Owns: [`SqliteStore`]. Each verb is a function over one transaction in the file named after
+//! it, its statements in `sql/`. Never keeps a fact about a run in memory: whatever two processes
+//! must agree on is in the file.
+
+mod alive;
+mod cancel;
+mod claim;
+mod commit;
+mod fault;
+mod look;
+mod open;
+mod prune;
+mod reader;
+mod row;
+mod settle;
+mod start;
+mod sweep;
+mod tx;
+mod writer;
+
+use std::fmt;
+use std::future::ready;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::alive::Alive;
+use self::commit::{Job, Points};
+use self::fault::Fault;
+use self::reader::Readers;
+use self::tx::Tx;
+use self::writer::{Size, Writer};
+use super::*;
+use crate::{Code, SystemClock};
+
+/// Runs in one `start` that may be written on the caller's thread.
+const SMALL_START: usize = 4;
+
+/// How long a write waits for another program's write lock, unless told otherwise: longer than
+/// any commit or checkpoint takes, shorter than a lease.
+pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// A store in one SQLite file, on disk when a write returns: write-ahead log, synced at every
+/// commit. Writes that come together share a commit.
+pub struct SqliteStore {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    hub: Arc<Hub>,
+    writer: Writer,
+    readers: Arc<Readers>,
+    alive: Arc<Alive>,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// Where its times come from.
+    pub clock: Arc<dyn Clock>,
+    /// How long a write waits for another program's write lock.
+    pub busy_timeout: Duration,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock::default()), busy_timeout: BUSY_TIMEOUT_DEFAULT }
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file, or creates it. Blocks: it may have to wait for another program.
+    ///
+    /// # Errors
+    /// `store_unavailable` when the folder is missing, `store_read_only`, `store_locked`,
+    /// `store_full`, `store_corrupt`, and `schema_too_new` for a file of a newer version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, crate::Error> {
+        Self::open_with(path, SqliteOptions::default())
+    }
+
+    /// Opens the file, or creates it, with these options.
+    ///
+    /// # Errors
+    /// As [`open`](SqliteStore::open).
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: SqliteOptions,
+    ) -> Result<Self, crate::Error> {
+        let path = path.as_ref().to_owned();
+        let SqliteOptions { clock, busy_timeout } = options;
+        let conn = open::writer(&path, busy_timeout)?;
+        let hub = Arc::new(Hub::default());
+        let writer = Writer::start(conn, Arc::clone(&hub), Arc::clone(&clock), busy_timeout)
+            .map_err(|error| crate::Error::new(Code::StoreUnavailable).because(error))?;
+        let readers = Arc::new(Readers::new(path.clone(), busy_timeout));
+        let alive = Arc::new(Alive::beside(&path));
+        Ok(Self { path, clock, hub, writer, readers, alive })
+    }
+
+    /// Commits of this store so far, for tests of how writes are gathered.
+    #[doc(hidden)]
+    pub fn commits(&self) -> u64 {
+        self.writer.commits()
+    }
+
+    /// Reads or sets a setting of the connection that writes, for tests of durability and of a
+    /// full disk.
+    #[doc(hidden)]
+    pub fn writer_pragma(&self, pragma: &str) -> Option<i64> {
+        let conn = self.writer.connection();
+        conn.query_row(&format!("pragma {pragma}"), [], |row| row.get(0)).ok()
+    }
+
+    /// The plan of a statement of this store by the name of its file, for tests that no hot
+    /// statement scans.
+    #[doc(hidden)]
+    pub fn plan(&self, sql: &str) -> Vec<String> {
+        let conn = self.writer.connection();
+        let plan = row::all(&conn, &format!("explain query plan {sql}"), [], |row| {
+            Ok(row.get(3)?)
+        });
+        plan.unwrap_or_default()
+    }
+
+    fn small<T: Send + 'static>(
+        &self,
+        verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Answer<'static, T> {
+        self.writer.submit(Job::new(verb, None), Size::Small)
+    }
+
+    fn large<T: Send + 'static>(
+        &self,
+        verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Answer<'static, T> {
+        self.writer.submit(Job::new(verb, None), Size::Large)
+    }
+
+    /// Workers that are not lost and whose process, on this machine, is gone.
+    async fn dead(&self) -> Result<Vec<WorkerId>, Error> {
+        let alive = Arc::clone(&self.alive);
+        let look = self.readers.look(move |conn| {
+            let mut live = row::all(conn, include_str!("sql/sweep_live.sql"), [], |row| {
+                Ok(row::worker_id(row.get(0)?))
+            })?;
+            live.retain(|worker| alive.is_dead(*worker));
+            Ok(live)
+        });
+        look.await
+    }
+}
+
+impl Store for SqliteStore {
+    fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
+    fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
+        let size = if runs.len() <= SMALL_START { Size::Small } else { Size::Large };
+        let points = Points { before: "start.before_commit", after: "start.after_commit" };
+        let job = Job::new(move |tx: &mut Tx<'_>| start::start(tx, &runs), Some(points));
+        self.writer.submit(job, size)
+    }
+
+    fn join(&self, worker: NewWorker) -> Answer<'_, ()> {
+        let id = worker.id;
+        if let Err(error) = self.alive.show(id) {
+            return Box::pin(ready(Err(unshown(error))));
+        }
+        let joined = self.small(move |tx| sweep::join(tx, &worker));
+        Box::pin(async move {
+            let joined = joined.await;
+            if matches!(joined, Err(Error::LeaseLost)) {
+                self.alive.forget(id);
+            }
+            joined
+        })
+    }
+
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
+        self.small(move |tx| sweep::renew(tx, worker))
+    }
+
+    fn leave(&self, worker: WorkerId) -> Answer<'_, ()> {
+        let left = self.large(move |tx| sweep::leave(tx, worker));
+        Box::pin(async move {
+            left.await?;
+            self.alive.forget(worker);
+            Ok(())
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claims> {
+        let points = Points { before: "claim.before_commit", after: "claim.after_commit" };
+        let job = Job::new(move |tx: &mut Tx<'_>| claim::claim(tx, &claim), Some(points));
+        self.writer.submit(job, Size::Large)
+    }
+
+    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
+        let points = Points { before: "record.before_commit", after: "record.after_commit" };
+        let verb = move |tx: &mut Tx<'_>| settle::record(tx, lease, &records);
+        self.writer.submit(Job::new(verb, Some(points)), Size::Small)
+    }
+
+    fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
+        let points = Points { before: "settle.before_commit", after: "settle.after_commit" };
+        let verb = move |tx: &mut Tx<'_>| settle::settle(tx, lease, &settle);
+        self.writer.submit(Job::new(verb, Some(points)), Size::Small)
+    }
+
+    fn cancel(&self, run: RunId) -> Answer<'_, Run> {
+        self.small(move |tx| cancel::cancel(tx, run))
+    }
+
+    fn retry(&self, run: RunId) -> Answer<'_, Run> {
+        self.small(move |tx| cancel::retry(tx, run))
+    }
+
+    fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept> {
+        Box::pin(async move {
+            let dead = self.dead().await?;
+            let swept = self.large(move |tx| sweep::sweep(tx, &sweep, &dead)).await?;
+            let buried = swept.lost.iter().filter(|worker| self.alive.is_dead(**worker));
+            buried.for_each(|worker| self.alive.bury(*worker));
+            Ok(swept)
+        })
+    }
+
+    fn prune(&self, prune: Prune) -> Answer<'_, Pruned> {
+        self.large(move |tx| prune::prune(tx, &prune))
+    }
+
+    fn wait(&self, topic: Topic) -> Waiter {
+        let waiter = self.hub.wait(topic);
+        self.writer.watch();
+        waiter
+    }
+
+    fn get(&self, which: Which) -> Answer<'_, Option<Run>> {
+        let now = self.clock.now();
+        self.readers.look(move |conn| look::get(conn, &which, now))
+    }
+
+    fn list(&self, query: Query) -> Answer<'_, RunPage> {
+        self.readers.look(move |conn| look::list(conn, &query))
+    }
+
+    fn history(&self, run: RunId, after: Option<u64>, limit: usize) -> Answer<'_, HistoryPage> {
+        self.readers.look(move |conn| look::history(conn, run, after, limit))
+    }
+
+    fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates> {
+        self.readers.look(move |conn| look::duplicates(conn, run))
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        self.readers.look(look::stats)
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish()
+    }
+}
+
+/// The error of a worker whose lock file could not be made.
+fn unshown(error: std::io::Error) -> Error {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, StorageFull};
+    let outage = match error.kind() {
+        PermissionDenied | ReadOnlyFilesystem => Outage::ReadOnly,
+        StorageFull => Outage::Full,
+        _ => Outage::NoAnswer,
+    };
+    Error::Unavailable(outage, Box::new(error))
+}

@@ -1,0 +1,149 @@
+//! Opening a database file: settings and migrations.
+//!
+//! Owns: what every connection is set to, and the schema's version. Never opens a file that a
+//! newer program wrote, and never trusts a setting that it has not read back.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::fault::Fault;
+use crate::store::Error as StoreError;
+use crate::{Code, Error};
+
+/// The schema's migrations in order; a database's `user_version` says how many it has had.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+
+/// "Onwd": tells tools whose file it is.
+const APPLICATION_ID: i64 = 0x4f6e_7764;
+
+/// Pages in the write-ahead log after which a commit copies them back: 8 MiB, so that the log
+/// stays small and the copying is shared by thousands of records.
+const CHECKPOINT_PAGES: i64 = 2_000;
+
+/// Statements that a connection keeps prepared: more than the store has.
+const STATEMENTS_KEPT: usize = 128;
+
+/// The pause between two tries to switch to the write-ahead log while somebody else opens.
+const SWITCH_PAUSE: Duration = Duration::from_millis(10);
+
+/// Opens the connection that writes, with the schema brought up to date.
+pub(super) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, Error> {
+    check_folder(path)?;
+    let at_path = |fault: Fault| {
+        Error::from(StoreError::from(fault)).about(format!("{}", path.display()))
+    };
+    let conn = connect(path, OpenFlags::SQLITE_OPEN_CREATE, busy_timeout).map_err(at_path)?;
+    let version = version(&conn).map_err(at_path)?;
+    check_version(version).map_err(|error| error.about_file(path, version))?;
+    if conn.is_readonly("main").map_err(|error| at_path(error.into()))? {
+        return Err(Error::new(Code::StoreReadOnly).about(format!("{}", path.display())));
+    }
+    set_durable(&conn, busy_timeout).map_err(at_path)?;
+    if version < MIGRATIONS.len() {
+        migrate(&conn).map_err(at_path)?;
+    }
+    Ok(conn)
+}
+
+/// Opens a connection that only reads.
+pub(super) fn reader(path: &Path, busy_timeout: Duration) -> Result<Connection, Fault> {
+    let conn = connect(path, OpenFlags::empty(), busy_timeout)?;
+    conn.pragma_update(None, "query_only", true)?;
+    Ok(conn)
+}
+
+fn connect(path: &Path, more: OpenFlags, busy_timeout: Duration) -> Result<Connection, Fault> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(busy_timeout)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    conn.pragma_update(None, "temp_store", "memory")?;
+    conn.pragma_update(None, "foreign_keys", false)?;
+    Ok(conn)
+}
+
+fn check_folder(path: &Path) -> Result<(), Error> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            let about = format!("the folder {} does not exist", folder.display());
+            Err(Error::new(Code::StoreUnavailable).about(about))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes an answered commit survive a power cut: write-ahead log, synced at every commit.
+fn set_durable(conn: &Connection, busy_timeout: Duration) -> Result<(), Fault> {
+    // Counts for a new file only.
+    conn.pragma_update(None, "page_size", 4096)?;
+    switch_to_log(conn, busy_timeout)?;
+    conn.pragma_update(None, "synchronous", "full")?;
+    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    if synchronous != 2 {
+        return Err(Fault::data(format!("synchronous is {synchronous}, not FULL")));
+    }
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    Ok(())
+}
+
+/// Switches to the write-ahead log. SQLite does not wait for its lock here, so this does.
+fn switch_to_log(conn: &Connection, busy_timeout: Duration) -> Result<(), Fault> {
+    let begun = Instant::now();
+    loop {
+        let mode = conn
+            .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
+            .map_err(Fault::from);
+        match mode {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => return Err(Fault::data(format!("the journal mode stays {mode}"))),
+            Err(fault) if fault.is_locked() && begun.elapsed() < busy_timeout => {
+                thread::sleep(SWITCH_PAUSE);
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+}
+
+/// A schema that this program does not know.
+struct TooNew;
+
+impl TooNew {
+    fn about_file(&self, path: &Path, version: usize) -> Error {
+        let known = MIGRATIONS.len();
+        let about =
+            format!("{} has schema {version}, this program knows {known}", path.display());
+        Error::new(Code::SchemaTooNew).about(about)
+    }
+}
+
+fn check_version(version: usize) -> Result<(), TooNew> {
+    if version > MIGRATIONS.len() { Err(TooNew) } else { Ok(()) }
+}
+
+fn version(conn: &Connection) -> Result<usize, Fault> {
+    let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    usize::try_from(version).map_err(Fault::data)
+}
+
+/// Brings the schema up to date, all of it or nothing. Two programs may do so at once: the
+/// second finds it done.
+fn migrate(conn: &Connection) -> Result<(), Fault> {
+    conn.execute_batch("begin immediate")?;
+    let migrated = version(conn).and_then(|version| {
+        for migration in MIGRATIONS.iter().skip(version) {
+            conn.execute_batch(migration)?;
+        }
+        if version < MIGRATIONS.len() {
+            conn.pragma_update(None, "application_id", APPLICATION_ID)?;
+            conn.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+        }
+        Ok(conn.execute_batch("commit")?)
+    });
+    if migrated.is_err() && !conn.is_autocommit() {
+        let _ = conn.execute_batch("rollback");
+    }
+    migrated
+}

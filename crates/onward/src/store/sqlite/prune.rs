@@ -1,0 +1,74 @@
+//! Deleting runs that ended long ago, with all that belongs to them.
+
+use std::collections::BTreeMap;
+
+use rusqlite::params;
+
+use super::fault::Fault;
+use super::row;
+use super::tx::Tx;
+use crate::RunState;
+use crate::limits::PRUNE_BATCH_MAX;
+use crate::store::{Prune, Pruned};
+
+/// Deletes a bounded batch of old runs, or counts them.
+pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
+    let ended_by = tx.now.as_millis() - prune.older_than_ms;
+    let finals = RunState::ALL.into_iter().filter(|state| state.is_final());
+    let states: Vec<_> = finals.filter(|state| prune.states.contains(state)).collect();
+    if prune.dry_run {
+        return count(tx, &states, ended_by);
+    }
+    let limit = prune.limit.min(PRUNE_BATCH_MAX);
+    let mut old: Vec<(i64, Vec<u8>, i64)> = Vec::new();
+    for state in states {
+        let params = params![state.as_str(), ended_by, row::limit(limit + 1)];
+        old.append(&mut row::all(tx.conn, include_str!("sql/prune_old.sql"), params, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?);
+    }
+    old.sort_unstable();
+    let more = old.len() > limit;
+    old.truncate(limit);
+    for (_, _, no) in &old {
+        delete(tx, *no)?;
+    }
+    Ok(Pruned { runs: old.len() as u64, more })
+}
+
+fn count(tx: &Tx<'_>, states: &[RunState], ended_by: i64) -> Result<Pruned, Fault> {
+    let mut runs = 0;
+    for state in states {
+        let params = params![state.as_str(), ended_by];
+        let sql = include_str!("sql/prune_count.sql");
+        runs += row::first(tx.conn, sql, params, |row| Ok(row.get::<_, i64>(0)?))?.unwrap_or(0);
+    }
+    Ok(Pruned { runs: u64::try_from(runs).unwrap_or(0), more: false })
+}
+
+fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
+    let named = row::first(tx.conn, include_str!("sql/prune_run.sql"), [no], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
+    })?;
+    if let Some((workflow, Some(key))) = named {
+        tx.execute(include_str!("sql/prune_key.sql"), params![workflow, key, no])?;
+    }
+    let tags: Option<Option<String>> =
+        row::first(tx.conn, include_str!("sql/prune_input.sql"), [no], |row| Ok(row.get(0)?))?;
+    if let Some(tags) = tags.flatten() {
+        // Tags that cannot be read leave entries behind that no list shows.
+        let tags: BTreeMap<String, String> = serde_json::from_str(&tags).unwrap_or_default();
+        for (name, value) in tags {
+            tx.execute(include_str!("sql/prune_tag.sql"), params![name, value, no])?;
+        }
+    }
+    for sql in [
+        include_str!("sql/prune_output.sql"),
+        include_str!("sql/prune_records.sql"),
+        include_str!("sql/prune_attempts.sql"),
+        include_str!("sql/prune_duplicates.sql"),
+    ] {
+        tx.execute(sql, [no])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+-- A run's records in order, voided ones included.
+select
+    seq,
+    step,
+    kind,
+    body,
+    try_number,
+    attempt,
+    began_at,
+    at,
+    next_at,
+    foreign_await,
+    voided_at
+from records
+where run = ?1
+order by seq

@@ -1,0 +1,16 @@
+-- The ordinary runs of one workflow in one queue that may be claimed, in the order of claims. Walks
+-- its own partial index: finished and waiting runs are never seen.
+select
+    no,
+    priority,
+    due_at,
+    id,
+    cancel_at,
+    stuck_builds
+from runs
+where state = 'queued'
+    and crashes < 3
+    and paused_at is null
+    and queue = ?1
+    and workflow = ?2
+order by priority desc, due_at, id

@@ -1,0 +1,7 @@
+-- When the next waiting run wakes.
+select due_at
+from runs
+where state = 'waiting'
+    and due_at is not null
+order by due_at
+limit 1

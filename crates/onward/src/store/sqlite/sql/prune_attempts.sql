@@ -1,0 +1,3 @@
+-- Deletes the traces of a pruned run's attempts.
+delete from attempts
+where run = ?1

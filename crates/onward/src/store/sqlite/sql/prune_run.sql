@@ -1,0 +1,6 @@
+-- Deletes a run's own row, and names what else is found by it.
+delete from runs
+where no = ?1
+returning
+    workflow,
+    key

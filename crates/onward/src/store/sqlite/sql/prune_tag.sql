@@ -1,0 +1,5 @@
+-- Deletes a tag of a pruned run.
+delete from tags
+where name = ?1
+    and value = ?2
+    and run = ?3

@@ -1,0 +1,11 @@
+-- Whether the identical record is there, voided since or not: a repeat after a lost answer.
+select 1
+from records
+where run = ?1
+    and seq = ?2
+    and step = ?3
+    and kind = ?4
+    and body is ?5
+    and try_number = ?6
+    and attempt = ?7
+    and next_at is ?8

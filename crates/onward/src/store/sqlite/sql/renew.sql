@@ -1,0 +1,6 @@
+-- Renews a lease. A lost one is never revived.
+update workers
+set lease_until = ?2 + lease_ms
+where id = ?1
+    and lost = 0
+returning lease_until

@@ -1,0 +1,3 @@
+-- A retried run has no failure.
+delete from outputs
+where no = ?1

@@ -1,0 +1,6 @@
+-- Takes the failure that ended a run, and its tries, out of the history, visibly.
+update records
+set voided_at = ?3
+where run = ?1
+    and step = ?2
+    and voided_at is null

@@ -1,0 +1,1 @@
+where r.id = ?1

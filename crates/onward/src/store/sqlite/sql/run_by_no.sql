@@ -1,0 +1,1 @@
+where r.no = ?1

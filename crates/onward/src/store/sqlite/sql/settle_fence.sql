@@ -1,0 +1,13 @@
+-- Who holds a run, in which attempt, and what its end depends on.
+select
+    no,
+    state,
+    attempt,
+    worker,
+    wakes,
+    cancel_at,
+    build,
+    successor,
+    stuck_builds
+from runs
+where id = ?1

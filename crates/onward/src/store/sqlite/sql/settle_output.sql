@@ -1,0 +1,3 @@
+-- Keeps what a run ended with, in the transaction that ends it.
+insert or replace into outputs (no, output, failure)
+values (?1, ?2, ?3)

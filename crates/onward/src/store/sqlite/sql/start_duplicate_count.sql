@@ -1,0 +1,5 @@
+-- Counts a suppressed start on the run that has the key, and says how many there are.
+update runs
+set duplicates = duplicates + 1
+where no = ?1
+returning duplicates

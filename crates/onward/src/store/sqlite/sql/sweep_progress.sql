@@ -1,0 +1,7 @@
+-- Whether an attempt left a record.
+select 1
+from records
+where run = ?1
+    and attempt = ?2
+order by seq desc
+limit 1

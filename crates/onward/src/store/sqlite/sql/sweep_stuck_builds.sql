@@ -1,0 +1,5 @@
+-- The next set of builds, in order, under which runs are stuck.
+select min(stuck_builds)
+from runs
+where stuck is not null
+    and stuck_builds > ?1

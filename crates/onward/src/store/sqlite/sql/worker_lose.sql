@@ -1,0 +1,4 @@
+-- Marks a worker lost: from here on every write under its leases is refused.
+update workers
+set lost = 1
+where id = ?1

@@ -1,0 +1,215 @@
+//! Starting runs, and what a key does to a start.
+
+use rusqlite::params;
+
+use super::cancel;
+use super::fault::Fault;
+use super::row::{self, Row, json_text, run_blob, waits_columns, worker_blob};
+use super::tx::Tx;
+use crate::limits::DUPLICATES_KEPT_MAX;
+use crate::store::rules::{self, KeyMet};
+use crate::store::{Conflict, Error, NewKey, NewRun, Started, StartedHow};
+use crate::{Run, RunId, RunState, Timestamp, Waits};
+
+/// Starts runs. A refused one does not refuse the others.
+pub(super) fn start(
+    tx: &mut Tx<'_>,
+    runs: &[NewRun],
+) -> Result<Vec<Result<Started, Error>>, Fault> {
+    let mut answers = Vec::with_capacity(runs.len());
+    for new in runs {
+        answers.push(match start_one(tx, new) {
+            Ok(started) => Ok(started),
+            Err(Fault::Refused(error)) => Err(error),
+            Err(fault) => return Err(fault),
+        });
+    }
+    Ok(answers)
+}
+
+fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault> {
+    if let Some(started) = started_before(tx, new)? {
+        return Ok(started);
+    }
+    let Some(key) = &new.key else { return insert(tx, new, None) };
+    let sql = include_str!("sql/start_key_holder.sql");
+    let params = params![new.workflow, key.key, tx.now.as_millis()];
+    let holder = row::first(tx.conn, sql, params, |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?))
+    })?;
+    match holder {
+        None => insert(tx, new, None),
+        Some((no, fingerprint)) => {
+            let holder = row::by_no(tx.conn, no)?.ok_or(Error::NotFound)?;
+            meet_key(tx, new, key, holder, fingerprint == key.fingerprint.0)
+        }
+    }
+}
+
+/// What a repeated start is told: the same as the first time, as far as it still holds.
+fn started_before(tx: &Tx<'_>, new: &NewRun) -> Result<Option<Started>, Fault> {
+    let sql = include_str!("sql/start_again.sql");
+    row::first(tx.conn, sql, [run_blob(new.id)], |row| {
+        let worker: Option<[u8; 16]> = row.get(1)?;
+        let (attempt, ticket): (u32, Option<i64>) = (row.get(2)?, row.get(3)?);
+        let recorded: bool = row.get(4)?;
+        let held = new.claimant.as_ref().is_some_and(|claimant| {
+            worker == Some(worker_blob(claimant.worker)) && attempt == 1 && ticket.is_none()
+        });
+        let how = if held && !recorded { StartedHow::Claimed } else { StartedHow::New };
+        Ok(Started { run: new.id, how, at: Timestamp::from_millis(row.get(0)?) })
+    })
+}
+
+fn meet_key(
+    tx: &mut Tx<'_>,
+    new: &NewRun,
+    key: &NewKey,
+    holder: Row,
+    same_input: bool,
+) -> Result<Started, Fault> {
+    let (run, at) = (holder.run.id, holder.run.created_at);
+    let met = rules::key_met(key.on_conflict, same_input, holder.run.state);
+    match met {
+        KeyMet::Replace => return replace(tx, new, holder),
+        KeyMet::Retry => {
+            cancel::retry_row(tx, holder)?;
+            return Ok(Started { run, how: StartedHow::Retried, at });
+        }
+        KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {}
+    }
+    add_duplicate(tx, &holder, new, same_input)?;
+    match met {
+        KeyMet::OtherInput => Err(Error::Conflict(Conflict::KeyInput { run }).into()),
+        KeyMet::Taken => Err(Error::Conflict(Conflict::KeyTaken { run }).into()),
+        _ => Ok(Started { run, how: StartedHow::Existing, at }),
+    }
+}
+
+fn add_duplicate(
+    tx: &mut Tx<'_>,
+    holder: &Row,
+    new: &NewRun,
+    same_input: bool,
+) -> Result<(), Fault> {
+    let params =
+        params![holder.no, run_blob(new.id), tx.now.as_millis(), new.caller, same_input];
+    if tx.execute(include_str!("sql/start_duplicate.sql"), params)? == 0 {
+        return Ok(());
+    }
+    let sql = include_str!("sql/start_duplicate_count.sql");
+    let count: Option<i64> = row::first(tx.conn, sql, [holder.no], |row| Ok(row.get(0)?))?;
+    if count.is_some_and(|count| count > row::limit(DUPLICATES_KEPT_MAX)) {
+        tx.execute(include_str!("sql/start_duplicate_drop.sql"), [holder.no])?;
+    }
+    tx.changed(holder.run.id);
+    Ok(())
+}
+
+/// Ends the run that has the key and starts the new one behind it: behind the run that one was
+/// itself waiting for, if it ends at once.
+fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<Started, Fault> {
+    let old = holder.run.id;
+    let ahead = match &holder.run.waits_for {
+        Some(Waits::Behind { run, .. }) => *run,
+        _ => old,
+    };
+    match cancel::cancel_row(tx, holder) {
+        Ok(()) | Err(Fault::Refused(Error::Conflict(Conflict::Finished { .. }))) => {}
+        Err(fault) => return Err(fault),
+    }
+    let mut behind = None;
+    if let Some(mut row) = row::by_id(tx.conn, ahead)?
+        && !row.run.state.is_final()
+    {
+        row.run.successor = Some(new.id);
+        row.save(tx.conn)?;
+        tx.changed(ahead);
+        behind = Some(ahead);
+    }
+    let started = insert(tx, new, behind)?;
+    Ok(Started { how: StartedHow::Replaced(old), ..started })
+}
+
+fn insert(tx: &mut Tx<'_>, new: &NewRun, behind: Option<RunId>) -> Result<Started, Fault> {
+    let mut run = fresh(new, behind, tx.now);
+    let mut how = StartedHow::New;
+    if let Some(claimant) = &new.claimant
+        && run.state == RunState::Queued
+        && !tx.is_lost(claimant.worker)?
+    {
+        run.state = RunState::Running;
+        run.worker = Some(claimant.worker);
+        run.build = Some(claimant.build.clone());
+        run.attempt = 1;
+        run.due_at = None;
+        run.started_at = Some(tx.now);
+        how = StartedHow::Claimed;
+    }
+    let no = insert_run(tx, &run)?;
+    if let Some(key) = &new.key {
+        let expires_at = key.ttl_ms.map(|ttl| tx.now.as_millis() + ttl);
+        let params = params![new.workflow, key.key, no, key.fingerprint.0, expires_at];
+        tx.execute(include_str!("sql/start_key.sql"), params)?;
+    }
+    Ok(Started { run: new.id, how, at: tx.now })
+}
+
+fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run {
+    let start = rules::start_time(new.start_at, now);
+    let (state, waits_for, due_at) = match behind {
+        Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
+        None => {
+            let (state, waits_for) = rules::state_at_start(start, now);
+            (state, waits_for, Some(start))
+        }
+    };
+    let timeout = |ms| Timestamp::from_millis(start.as_millis().saturating_add(ms));
+    Run {
+        state,
+        waits_for,
+        due_at,
+        deadline_at: new.timeout_ms.map(timeout),
+        key: new.key.as_ref().map(|key| key.key.clone()),
+        tags: new.tags.clone(),
+        queue: new.queue.clone(),
+        priority: new.priority,
+        ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), now)
+    }
+}
+
+/// Adds a run's row, its input and its tags, and gives the run's number.
+pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
+    tx.execute(
+        include_str!("sql/start_run.sql"),
+        params![
+            run_blob(run.id),
+            run.state.as_str(),
+            run.attempt,
+            run.worker.map(worker_blob),
+            run.priority,
+            run.due_at.map(Timestamp::as_millis),
+            run.workflow,
+            run.queue,
+            run.build,
+            run.successor.map(run_blob),
+            waits_columns(run.waits_for.as_ref())?.waits_for,
+            run.key,
+            run.created_at.as_millis(),
+            run.started_at.map(Timestamp::as_millis),
+            run.deadline_at.map(Timestamp::as_millis),
+            run.continued_from.map(run_blob),
+        ],
+    )?;
+    let no = tx.conn.last_insert_rowid();
+    let tags = if run.tags.is_empty() { None } else { Some(json_text(&run.tags)?) };
+    tx.execute(include_str!("sql/start_input.sql"), params![no, run.input.as_str(), tags])?;
+    for (name, value) in &run.tags {
+        tx.execute(include_str!("sql/start_tag.sql"), params![name, value, no])?;
+    }
+    tx.changed(run.id);
+    if run.due_at.is_some() {
+        tx.work();
+    }
+    Ok(no)
+}

@@ -1,0 +1,226 @@
+//! Workers coming and going, and what becomes of the runs of those that are gone.
+
+use rusqlite::params;
+
+use super::cancel::keep_trace;
+use super::claim::{served, wake_due};
+use super::fault::Fault;
+use super::row::{self, Row, json_text, run_id, worker_blob, worker_id};
+use super::tx::Tx;
+use crate::limits::SWEEP_BATCH_MAX;
+use crate::store::rules;
+use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
+use crate::{RunId, Timestamp, Waits, WorkerId};
+
+/// Enters a worker.
+pub(super) fn join(tx: &mut Tx<'_>, worker: &NewWorker) -> Result<(), Fault> {
+    let id = worker_blob(worker.id);
+    let sql = include_str!("sql/worker_lost.sql");
+    match row::first(tx.conn, sql, [id], |row| Ok(row.get::<_, bool>(0)?))? {
+        Some(true) => return Err(Error::LeaseLost.into()),
+        Some(false) => return Ok(()),
+        None => {}
+    }
+    let params = params![
+        id,
+        worker.build,
+        worker.place,
+        json_text(&worker.queues)?,
+        json_text(&worker.workflows)?,
+        worker.lease_ms,
+        tx.now.as_millis() + worker.lease_ms,
+    ];
+    tx.execute(include_str!("sql/join.sql"), params)?;
+    tx.fence_moved();
+    Ok(())
+}
+
+/// Renews a lease, unless it is lost.
+pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Timestamp, Fault> {
+    let params = params![worker_blob(worker), tx.now.as_millis()];
+    let renewed = row::first(tx.conn, include_str!("sql/renew.sql"), params, |row| {
+        Ok(Timestamp::from_millis(row.get(0)?))
+    })?;
+    Ok(renewed.ok_or(Error::LeaseLost)?)
+}
+
+/// Ends a worker and queues what it holds.
+pub(super) fn leave(tx: &mut Tx<'_>, worker: WorkerId) -> Result<(), Fault> {
+    let id = worker_blob(worker);
+    tx.execute(include_str!("sql/worker_lose.sql"), [id])?;
+    tx.fence_moved();
+    tx.execute(include_str!("sql/leave_trace.sql"), [id])?;
+    let params = params![id, tx.now.as_millis()];
+    let sql = include_str!("sql/leave_runs.sql");
+    let runs = row::all(tx.conn, sql, params, |row| Ok(run_id(row.get(0)?)))?;
+    for run in runs {
+        tx.changed(run);
+        tx.work();
+    }
+    Ok(())
+}
+
+/// Takes back what the dead hold, and wakes what is due. `dead`: workers of this machine whose
+/// process is gone, whatever their leases say.
+pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Swept, Fault> {
+    if tx.is_lost(sweep.worker)? {
+        return Err(Error::LeaseLost.into());
+    }
+    let lost = mark_lost(tx, sweep, dead)?;
+    let (taken, more_to_take) = take_back(tx, sweep.worker)?;
+    let (woken, more_to_wake) = wake_due(tx)?;
+    mend_stuck(tx, sweep.worker)?;
+    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake })
+}
+
+fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {
+    let mut lost = Vec::new();
+    if sweep.expired == ExpiredLeases::Take {
+        let params = params![tx.now.as_millis(), worker_blob(sweep.worker)];
+        let sql = include_str!("sql/sweep_expired.sql");
+        lost = row::all(tx.conn, sql, params, |row| Ok(worker_id(row.get(0)?)))?;
+    }
+    for worker in dead {
+        if *worker != sweep.worker && !tx.is_lost(*worker)? {
+            lost.push(*worker);
+        }
+    }
+    lost.sort_unstable();
+    lost.dedup();
+    for worker in &lost {
+        tx.execute(include_str!("sql/worker_lose.sql"), [worker_blob(*worker)])?;
+    }
+    tx.fence_moved();
+    Ok(lost)
+}
+
+/// Queues the runs of lost or missing workers; says whether more are left.
+fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), Fault> {
+    let mut orphaned: Vec<(RunId, i64)> = Vec::new();
+    let mut last: Vec<u8> = Vec::new();
+    while orphaned.len() <= SWEEP_BATCH_MAX {
+        let sql = include_str!("sql/sweep_holder.sql");
+        let holder: Option<Option<[u8; 16]>> =
+            row::first(tx.conn, sql, [&last], |row| Ok(row.get(0)?))?;
+        let Some(holder) = holder.flatten() else { break };
+        last = holder.to_vec();
+        let worker = worker_id(holder);
+        if worker == sweeper || !tx.is_lost(worker)? {
+            continue;
+        }
+        let room = SWEEP_BATCH_MAX + 1 - orphaned.len();
+        let params = params![holder, row::limit(room)];
+        let sql = include_str!("sql/sweep_held.sql");
+        let held = row::all(tx.conn, sql, params, |row| Ok((run_id(row.get(1)?), row.get(0)?)))?;
+        orphaned.extend(held);
+    }
+    orphaned.sort_unstable();
+    let more = orphaned.len() > SWEEP_BATCH_MAX;
+    orphaned.truncate(SWEEP_BATCH_MAX);
+    for (_, no) in &orphaned {
+        lose(tx, *no)?;
+    }
+    Ok((orphaned.into_iter().map(|(run, _)| run).collect(), more))
+}
+
+/// Takes a run from a holder that is gone.
+fn lose(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
+    let mut row = match row::by_no(tx.conn, no) {
+        Ok(Some(row)) => row,
+        Ok(None) => return Ok(()),
+        // A row that cannot be read is queued as it is: the claim that meets it sets it aside.
+        Err(Fault::Data(_)) => return queue_unread(tx, no),
+        Err(fault) => return Err(fault),
+    };
+    let params = params![no, row.run.attempt];
+    let progressed = tx.exists(include_str!("sql/sweep_progress.sql"), params)?;
+    let after = rules::after_loss(&row.run, progressed, tx.now);
+    keep_trace(tx, &row, None)?;
+    row.queue(tx.now);
+    row.run.state = after.state;
+    row.run.due_at = after.due_at;
+    row.run.crashes = after.crashes;
+    if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
+        add_stuck_build(&mut row);
+    }
+    row.run.waits_for = after.waits_for;
+    row.save(tx.conn)?;
+    tx.changed(row.run.id);
+    tx.work();
+    Ok(())
+}
+
+fn add_stuck_build(row: &mut Row) {
+    let build = row.run.build.clone().unwrap_or_default();
+    if !row.run.stuck_builds.contains(&build) {
+        row.run.stuck_builds.push(build);
+    }
+}
+
+fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
+    tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
+    tx.work();
+    Ok(())
+}
+
+/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under.
+///
+/// Runs that are stuck under the same builds stand together in their index, so those that the
+/// sweeper may not mend cost one step however many they are.
+fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(), Fault> {
+    let mut last = String::new();
+    let mut mendable: Vec<(RunId, i64)> = Vec::new();
+    let mut worker = None;
+    while let Some(builds) = next_stuck_builds(tx, &last)? {
+        let served_by = match &mut worker {
+            Some(served_by) => served_by,
+            None => worker.insert(ServedBy::read(tx, sweeper)?),
+        };
+        let stuck: Vec<String> = serde_json::from_str(&builds).unwrap_or_default();
+        if !stuck.contains(&served_by.build) {
+            for (queue, workflow) in served(&served_by.queues, &served_by.workflows) {
+                let params = params![builds, queue, workflow, row::limit(SWEEP_BATCH_MAX)];
+                let sql = include_str!("sql/sweep_stuck.sql");
+                mendable.append(&mut row::all(tx.conn, sql, params, |row| {
+                    Ok((run_id(row.get(1)?), row.get(0)?))
+                })?);
+            }
+        }
+        last = builds;
+    }
+    mendable.sort_unstable();
+    mendable.truncate(SWEEP_BATCH_MAX);
+    for (run, no) in mendable {
+        tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
+        tx.changed(run);
+        tx.work();
+    }
+    Ok(())
+}
+
+fn next_stuck_builds(tx: &Tx<'_>, last: &str) -> Result<Option<String>, Fault> {
+    let sql = include_str!("sql/sweep_stuck_builds.sql");
+    Ok(row::first(tx.conn, sql, [last], |row| Ok(row.get(0)?))?.flatten())
+}
+
+/// What a worker serves.
+struct ServedBy {
+    build: String,
+    queues: Vec<String>,
+    workflows: Vec<String>,
+}
+
+impl ServedBy {
+    fn read(tx: &Tx<'_>, worker: WorkerId) -> Result<Self, Fault> {
+        let sql = include_str!("sql/sweep_worker.sql");
+        let read = row::first(tx.conn, sql, [worker_blob(worker)], |row| {
+            let names = |text: String| serde_json::from_str(&text).map_err(Fault::data);
+            Ok(Self {
+                build: row.get(0)?,
+                queues: names(row.get(1)?)?,
+                workflows: names(row.get(2)?)?,
+            })
+        })?;
+        Ok(read.ok_or(Error::LeaseLost)?)
+    }
+}
