@@ -41,6 +41,7 @@ pub(crate) struct Args {
 
 /// The flags that every command takes.
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// The store: sqlite:PATH or memory:
     #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL")]

@@ -56,15 +56,14 @@ fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> Result<(), Proble
     Ok(writeln!(out)?)
 }
 
-fn runs_table(runs: &[Run], now: Timestamp) -> Table<6> {
-    let mut table = Table::new(["ID", "STATE", "WORKFLOW", "KEY", "QUEUE", "AGE"]);
+fn runs_table(runs: &[Run], now: Timestamp) -> Table<5> {
+    let mut table = Table::new(["ID", "STATE", "WORKFLOW", "KEY", "AGE"]);
     for run in runs {
         table.row([
             run.id.to_string().into(),
             run.state.into(),
             text::cut(&run.workflow, NAME_CHARS).into(),
             text::cut(run.key.as_deref().unwrap_or("-"), NAME_CHARS).into(),
-            text::cut(&run.queue, NAME_CHARS).into(),
             text::duration(now.since(run.created_at)).into(),
         ]);
     }

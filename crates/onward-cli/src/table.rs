@@ -70,6 +70,7 @@ pub(crate) const BOLD: Style = Style::new().bold();
 /// Rows under heads.
 pub(crate) struct Table<const N: usize> {
     heads: [&'static str; N],
+    widths_min: [usize; N],
     rows: Vec<[Cell; N]>,
 }
 
@@ -78,8 +79,14 @@ impl<const N: usize> Table<N> {
     pub(crate) fn new(heads: [&'static str; N]) -> Self {
         Self {
             heads,
+            widths_min: [0; N],
             rows: Vec::new(),
         }
+    }
+
+    /// Columns of at least these widths, for rows that are written one by one.
+    pub(crate) fn at_least(self, widths_min: [usize; N]) -> Self {
+        Self { widths_min, ..self }
     }
 
     /// Adds a row.
@@ -100,7 +107,10 @@ impl<const N: usize> Table<N> {
     }
 
     fn widths(&self) -> [usize; N] {
-        let mut widths = self.heads.map(|head| head.chars().count());
+        let mut widths = self.widths_min;
+        for (width, head) in widths.iter_mut().zip(self.heads) {
+            *width = (*width).max(head.chars().count());
+        }
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.text.chars().count());

@@ -59,7 +59,7 @@ impl Findings {
                 "runs completed",
                 self.completed,
                 format!(
-                    "of {}: {indexed} indexed, {} of customers who do not pay",
+                    "of {}: {indexed} indexed, {} skipped",
                     self.attachments, self.skipped
                 ),
             ),
@@ -106,21 +106,22 @@ impl Findings {
 /// Says where everything is, and what to look at next.
 pub(super) fn print_next(folder: &Folder, evidence: &Evidence) {
     let program = program();
-    let program = format!("{} --store {}", program.display(), folder.store_url());
+    let program = program.display();
+    let logs = folder.path().display();
     // The run with the longest history has the most to show.
     let longest = evidence
         .runs
         .iter()
         .max_by_key(|(_, history)| history.len());
     anstream::eprintln!("\n{BOLD}Look next{BOLD:#}");
+    anstream::eprintln!("  export ONWARD_STORE={}", folder.store_url());
     anstream::eprintln!("  {program} runs list");
     if let Some((run, _)) = longest {
         anstream::eprintln!("  {program} runs show {}", run.id);
     }
-    let logs = folder.path().display();
-    anstream::eprintln!("  {logs}/{{customers,ocr,search}}.log  {DIM}what the services saw{DIM:#}");
-    anstream::eprintln!("  examples/index_attachment.rs  {DIM}the workflow, in full{DIM:#}");
-    anstream::eprintln!("  ./scripts/test  {DIM}200 more kills, and everything else{DIM:#}");
+    anstream::eprintln!("  {logs}/*.log  {DIM}what the services and workers saw{DIM:#}");
+    anstream::eprintln!("  examples/index_attachment.rs  {DIM}such a workflow in full{DIM:#}");
+    anstream::eprintln!("  ./scripts/test  {DIM}everything else that must hold{DIM:#}");
 }
 
 /// This program, as it can be typed.

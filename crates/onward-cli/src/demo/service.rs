@@ -49,7 +49,7 @@ impl Kind {
     fn latency(self) -> (u64, u64) {
         match self {
             Kind::Customers => (2, 6),
-            Kind::Ocr => (40, 80),
+            Kind::Ocr => (60, 100),
             Kind::Search => (5, 20),
         }
     }

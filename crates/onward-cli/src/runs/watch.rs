@@ -23,6 +23,9 @@ use crate::{open, text};
 /// How often the run is read when nothing says that it changed, as from another process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// Widths of time, step, try and duration: rows come one by one and should still line up.
+const WIDTHS_MIN: [usize; 5] = [12, 16, 1, 5, 0];
+
 /// How often the line at the bottom moves.
 const TICK_EVERY: Duration = Duration::from_millis(100);
 
@@ -161,7 +164,7 @@ fn print_record(format: Format, run: RunId, record: &Record) -> Result<(), Probl
         Format::Table => {
             let mut out = output::stdout();
             let [step, number, _, took, result] = record_row(record);
-            let mut table = Table::new(["", "", "", "", ""]);
+            let mut table = Table::new([""; 5]).at_least(WIDTHS_MIN);
             let at = Cell::styled(clock_time(record.at), DIM);
             table.row([at, step, number, took, result]);
             table.write(&mut out)?;

@@ -40,10 +40,10 @@ pub(super) async fn execute(
         let why = "a backfill does not list its ids; give it a --tag and list those runs";
         return Err(Problem::Usage(why.to_owned()));
     }
+    let lines = Lines::new(source(from)?, args.key_field.clone());
     if args.key_field.is_none() {
         print_note(&"without --key-field, doing this again starts every line again");
     }
-    let lines = Lines::new(source(from)?, args.key_field.clone());
     let onward = open_for_start(global).await?;
     let shared = Arc::new(Mutex::new(Ledger::default()));
     let (send, items) = mpsc::channel(READ_AHEAD);
