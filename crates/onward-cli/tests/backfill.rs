@@ -1,5 +1,8 @@
 //! `onward start --from`: idempotent, interruptible, and strict about bad lines.
 
+// A test that cannot go on should panic, its own functions included.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,7 @@
 //! The real `onward` program, on a database of its own.
 
-// Each test file uses its part of this.
-#![allow(dead_code)]
+// Each test file uses its part of this; and a test that cannot go on should panic.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
