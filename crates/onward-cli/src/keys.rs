@@ -48,12 +48,8 @@ impl KeysCommand {
                 write_duplicates(&mut output::stdout(), &duplicates, now(&onward))?;
             }
             Format::Json => {
-                let shown = Shown {
-                    workflow: &workflow,
-                    key: &key,
-                    run: &run,
-                    duplicates: &duplicates,
-                };
+                let shown =
+                    Shown { workflow: &workflow, key: &key, run: &run, duplicates: &duplicates };
                 output::print_json(&shown)?;
             }
             Format::Ids => output::print_runs(Format::Ids, &[run], now(&onward))?,
@@ -71,24 +67,12 @@ pub(crate) fn write_duplicates(
     if duplicates.count == 0 {
         return Ok(writeln!(out, "\nno start with this key was suppressed")?);
     }
-    writeln!(
-        out,
-        "\n{} suppressed",
-        text::count(duplicates.count, "duplicate start")
-    )?;
+    writeln!(out, "\n{} suppressed", text::count(duplicates.count, "duplicate start"))?;
     let mut table = Table::new(["WHEN", "FROM", "INPUT"]);
     for duplicate in &duplicates.latest {
-        let input = if duplicate.same_input {
-            "the same"
-        } else {
-            "another"
-        };
+        let input = if duplicate.same_input { "the same" } else { "another" };
         let caller = text::line(&duplicate.caller);
-        table.row([
-            text::moment(duplicate.at, now).into(),
-            caller.into(),
-            input.into(),
-        ]);
+        table.row([text::moment(duplicate.at, now).into(), caller.into(), input.into()]);
     }
     Ok(table.write(out)?)
 }

@@ -69,13 +69,7 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_the_manual() {
-        let codes = [
-            Exit::Ok,
-            Exit::No,
-            Exit::Usage,
-            Exit::NotFound,
-            Exit::Unavailable,
-        ];
+        let codes = [Exit::Ok, Exit::No, Exit::Usage, Exit::NotFound, Exit::Unavailable];
         assert_eq!(codes.map(|exit| exit as u8), [0, 1, 2, 3, 4]);
     }
 }

@@ -37,9 +37,7 @@ pub(crate) fn print_runs(format: Format, runs: &[Run], now: Timestamp) -> Result
     match format {
         Format::Table => runs_table(runs, now).write(&mut out)?,
         Format::Json => runs.iter().try_for_each(|run| write_json(&mut out, run))?,
-        Format::Ids => runs
-            .iter()
-            .try_for_each(|run| writeln!(out, "{}", run.id))?,
+        Format::Ids => runs.iter().try_for_each(|run| writeln!(out, "{}", run.id))?,
     }
     Ok(out.flush()?)
 }

@@ -29,10 +29,7 @@ impl Progress {
         if !bar.is_hidden() {
             bar.enable_steady_tick(TICK_EVERY);
         }
-        Self {
-            bar,
-            line_at: Instant::now(),
-        }
+        Self { bar, line_at: Instant::now() }
     }
 
     /// Says in front of the bar what goes on.
@@ -70,7 +67,5 @@ impl Progress {
 
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template);
-    style
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("━━─")
+    style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─")
 }

@@ -50,23 +50,14 @@ struct Pruned {
 impl PruneArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         if global.output == Format::Ids {
-            return Err(Problem::Usage(
-                "prune counts runs; it does not list their ids".to_owned(),
-            ));
+            return Err(Problem::Usage("prune counts runs; it does not list their ids".to_owned()));
         }
         let onward = open::existing(&global.store).await?;
         let runs = onward.prune(self.prune()).await?;
         match global.output {
-            Format::Json => output::print_json(&Pruned {
-                runs,
-                dry_run: self.dry_run,
-            })?,
+            Format::Json => output::print_json(&Pruned { runs, dry_run: self.dry_run })?,
             _ => {
-                let verb = if self.dry_run {
-                    "would delete"
-                } else {
-                    "deleted"
-                };
+                let verb = if self.dry_run { "would delete" } else { "deleted" };
                 writeln!(output::stdout(), "{verb} {}", text::count(runs, "run"))?;
             }
         }
@@ -74,19 +65,11 @@ impl PruneArgs {
     }
 
     fn prune(&self) -> Prune {
-        let named: Vec<_> = self
-            .state
-            .iter()
-            .map(|state| RunState::from(*state))
-            .collect();
+        let named: Vec<_> = self.state.iter().map(|state| RunState::from(*state)).collect();
         let finals = RunState::ALL.into_iter().filter(|state| state.is_final());
         Prune {
             older_than_ms: i64::try_from(self.older_than.as_millis()).unwrap_or(i64::MAX),
-            states: if named.is_empty() {
-                finals.collect()
-            } else {
-                named
-            },
+            states: if named.is_empty() { finals.collect() } else { named },
             limit: onward::limits::PRUNE_BATCH_MAX,
             dry_run: self.dry_run,
         }

@@ -16,18 +16,12 @@ pub(crate) struct Cell {
 impl Cell {
     /// A plain cell.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            style: Style::new(),
-        }
+        Self { text: text.into(), style: Style::new() }
     }
 
     /// A cell in this style.
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
-        Self {
-            text: text.into(),
-            style,
-        }
+        Self { text: text.into(), style }
     }
 }
 
@@ -77,11 +71,7 @@ pub(crate) struct Table<const N: usize> {
 impl<const N: usize> Table<N> {
     /// An empty table. Without heads (all of them empty) only the rows are written.
     pub(crate) fn new(heads: [&'static str; N]) -> Self {
-        Self {
-            heads,
-            widths_min: [0; N],
-            rows: Vec::new(),
-        }
+        Self { heads, widths_min: [0; N], rows: Vec::new() }
     }
 
     /// Columns of at least these widths, for rows that are written one by one.
@@ -101,9 +91,7 @@ impl<const N: usize> Table<N> {
             let heads = self.heads.map(|head| Cell::styled(head, DIM));
             write_row(out, &heads, &widths)?;
         }
-        self.rows
-            .iter()
-            .try_for_each(|row| write_row(out, row, &widths))
+        self.rows.iter().try_for_each(|row| write_row(out, row, &widths))
     }
 
     fn widths(&self) -> [usize; N] {
@@ -148,9 +136,6 @@ mod tests {
         let mut out = anstream::StripStream::new(Vec::new());
         table.write(&mut out).unwrap();
         let text = String::from_utf8(out.into_inner()).unwrap();
-        assert_eq!(
-            text,
-            "id  state      key\n1   completed\n22  failed     k\n"
-        );
+        assert_eq!(text, "id  state      key\n1   completed\n22  failed     k\n");
     }
 }

@@ -49,12 +49,7 @@ pub(crate) fn duration(duration: Duration) -> String {
         1_000..60_000 => format!("{:.1}s", duration.as_secs_f64()),
         _ => {
             let whole = humantime::format_duration(Duration::from_secs(duration.as_secs()));
-            whole
-                .to_string()
-                .split(' ')
-                .take(2)
-                .collect::<Vec<_>>()
-                .join(" ")
+            whole.to_string().split(' ').take(2).collect::<Vec<_>>().join(" ")
         }
     }
 }

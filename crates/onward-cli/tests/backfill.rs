@@ -16,22 +16,9 @@ const ITEMS: usize = 40_000;
 fn a_backfill_done_twice_gives_no_duplicate() {
     let place = Place::new();
     let file = place.items(1_200);
-    let args = [
-        "start",
-        "w",
-        "--from",
-        text(&file),
-        "--key-field",
-        "id",
-        "--tag",
-        "import=7",
-    ];
+    let args = ["start", "w", "--from", text(&file), "--key-field", "id", "--tag", "import=7"];
     let first = place.onward(&args);
-    assert_eq!(
-        first.stdout, "started 1200 runs, 0 existing, 0 refused\n",
-        "{}",
-        first.stderr
-    );
+    assert_eq!(first.stdout, "started 1200 runs, 0 existing, 0 refused\n", "{}", first.stderr);
     assert_eq!(first.code, 0);
     let second = place.onward(&[&args[..], &["-o", "json"]].concat());
     let wanted = r#"{"started":0,"existing":1200,"refused":0,"complete":true}"#;
@@ -48,21 +35,9 @@ fn bad_lines_are_refused_by_number_and_the_others_are_started() {
     let ended = place.onward_with_stdin(&args, lines);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
     assert_eq!(ended.stdout, "started 2 runs, 0 existing, 3 refused\n");
-    assert!(
-        ended.stderr.contains("line 3: not JSON"),
-        "{}",
-        ended.stderr
-    );
-    assert!(
-        ended.stderr.contains("line 4: it has no field \"id\""),
-        "{}",
-        ended.stderr
-    );
-    assert!(
-        ended.stderr.contains("line 6: key_conflict"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("line 3: not JSON"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("line 4: it has no field \"id\""), "{}", ended.stderr);
+    assert!(ended.stderr.contains("line 6: key_conflict"), "{}", ended.stderr);
     assert_eq!(place.runs(), 2);
 }
 
@@ -80,10 +55,7 @@ fn an_interrupted_backfill_goes_on_where_it_was() {
     let place = Place::new();
     let file = place.items(ITEMS);
     let child = begin(&place, text(&file));
-    let signalled = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
+    let signalled = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(signalled.success());
     let ended: common::Ended = child.wait_with_output().unwrap().into();
     assert_eq!(ended.code, 1, "{}", ended.stderr);
@@ -104,17 +76,9 @@ fn a_killed_backfill_goes_on_where_it_was() {
 /// Begins a backfill and returns when some of it is there.
 fn begin(place: &Place, file: &str) -> Child {
     let mut command = place.command(&["start", "w", "--from", file, "--key-field", "id"]);
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
-    while place
-        .onward(&["runs", "list", "--limit", "1", "-o", "ids"])
-        .stdout
-        .is_empty()
-    {
+    while place.onward(&["runs", "list", "--limit", "1", "-o", "ids"]).stdout.is_empty() {
         assert!(Instant::now() < deadline, "nothing was started");
     }
     child
@@ -123,16 +87,10 @@ fn begin(place: &Place, file: &str) -> Child {
 /// Does it again to its end: some were there, the others are new, and none is there twice.
 fn finish(place: &Place, file: &str) {
     let before = place.runs();
-    assert!(
-        0 < before && before < ITEMS,
-        "{before} of {ITEMS} when it was interrupted"
-    );
+    assert!(0 < before && before < ITEMS, "{before} of {ITEMS} when it was interrupted");
     let ended = place.onward(&["start", "w", "--from", file, "--key-field", "id"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let new = ITEMS - before;
-    assert_eq!(
-        ended.stdout,
-        format!("started {new} runs, {before} existing, 0 refused\n")
-    );
+    assert_eq!(ended.stdout, format!("started {new} runs, {before} existing, 0 refused\n"));
     assert_eq!(place.runs(), ITEMS);
 }

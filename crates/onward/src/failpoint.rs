@@ -24,9 +24,7 @@ pub(crate) fn hit(name: &'static str) {
         && wanted == name
         && left.fetch_sub(1, Ordering::SeqCst) == 1
     {
-        let _ = rustix::process::kill_process(
-            rustix::process::getpid(),
-            rustix::process::Signal::KILL,
-        );
+        let _ =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
 }

@@ -67,10 +67,7 @@ impl Failure {
     }
 
     /// A failure whose next try should come after `delay`.
-    pub fn retry_after(
-        delay: Duration,
-        error: impl Into<Box<dyn StdError + Send + Sync>>,
-    ) -> Self {
+    pub fn retry_after(delay: Duration, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let mut failure = Self::new(error);
         failure.0.retry_after = Some(delay);
         failure

@@ -30,15 +30,17 @@
 //! [`RunHandle::result`]. The modules are declared in that order.
 
 mod client;
-mod worker;
-mod driver;
 mod ctx;
+mod driver;
 mod upkeep;
 mod why;
+mod worker;
 
 pub mod store;
 
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod failpoint;
 mod failure;

@@ -33,8 +33,11 @@ pub struct Retry {
     tries: u32,
     cap: Duration,
     within: Option<Duration>,
-    wanted: Option<Arc<dyn Fn(&Failure) -> bool + Send + Sync>>,
+    wanted: Option<Wanted>,
 }
+
+/// Says whether a failure is worth another try.
+type Wanted = Arc<dyn Fn(&Failure) -> bool + Send + Sync>;
 
 #[derive(Clone)]
 enum Delay {

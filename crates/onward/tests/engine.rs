@@ -1,4 +1,5 @@
 //! The engine through its public face, on the memory store.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,12 +10,8 @@ use onward::{Code, Ctx, Failure, Onward, Retry, RunState, Workflow};
 const ADD: Workflow<(u32, u32), u32> = Workflow::named("add");
 
 async fn add(ctx: Ctx, (a, b): (u32, u32)) -> Result<u32, Failure> {
-    let a = ctx
-        .step("first", async |_| Ok::<_, Failure>(a * 10))
-        .await?;
-    let b = ctx
-        .step("second", async |_| Ok::<_, Failure>(b * 10))
-        .await?;
+    let a = ctx.step("first", async |_| Ok::<_, Failure>(a * 10)).await?;
+    let b = ctx.step("second", async |_| Ok::<_, Failure>(b * 10)).await?;
     Ok(a + b)
 }
 
@@ -24,13 +21,7 @@ async fn a_run_completes() {
     let worker = onward.worker().serve(ADD, add).start().await.unwrap();
     let run = onward.start(ADD, &(1, 2)).await.unwrap();
     assert_eq!(run.result().await.unwrap(), 30);
-    let steps: Vec<_> = run
-        .history()
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|r| r.step)
-        .collect();
+    let steps: Vec<_> = run.history().await.unwrap().into_iter().map(|r| r.step).collect();
     assert_eq!(steps, ["first", "second"]);
     worker.shutdown().await.unwrap();
 }
@@ -48,11 +39,7 @@ async fn a_failing_step_is_tried_again() {
             async move {
                 ctx.step("flaky", async |step| {
                     tries.fetch_add(1, Ordering::SeqCst);
-                    if step.try_number() < 3 {
-                        Err("not yet")
-                    } else {
-                        Ok(step.try_number())
-                    }
+                    if step.try_number() < 3 { Err("not yet") } else { Ok(step.try_number()) }
                 })
                 .retry(Retry::fixed(Duration::from_millis(1)))
                 .await
@@ -97,14 +84,8 @@ async fn a_final_failure_fails_the_run_and_retry_goes_on() {
     run.retry().await.unwrap();
     assert_eq!(run.result().await.unwrap(), "paid");
     let history = run.history().await.unwrap();
-    let voided: Vec<_> = history
-        .iter()
-        .map(|r| (r.step.as_str(), r.voided_at.is_some()))
-        .collect();
-    assert_eq!(
-        voided,
-        [("reserve", false), ("charge", true), ("charge", false)]
-    );
+    let voided: Vec<_> = history.iter().map(|r| (r.step.as_str(), r.voided_at.is_some())).collect();
+    assert_eq!(voided, [("reserve", false), ("charge", true), ("charge", false)]);
     worker.shutdown().await.unwrap();
 }
 

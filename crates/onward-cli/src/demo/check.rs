@@ -95,12 +95,7 @@ fn counts(evidence: &Evidence, calls: &Calls<'_>) -> Findings {
     let runs = || evidence.runs.iter();
     let completed = || runs().filter(|(run, _)| run.state == RunState::Completed);
     let records = || runs().flat_map(|(_, history)| history);
-    let of = |kind: Kind| {
-        evidence
-            .calls
-            .iter()
-            .filter(move |call| call.service == kind)
-    };
+    let of = |kind: Kind| evidence.calls.iter().filter(move |call| call.service == kind);
     let failed = |call: &&Call| matches!(call.answer, Answer::Failed(_));
     let ran_again = |calls: &&Vec<&Call>| {
         let done = calls.iter().any(|call| call.process == 1 && is_done(call));
@@ -110,11 +105,7 @@ fn counts(evidence: &Evidence, calls: &Calls<'_>) -> Findings {
         attachments: size(evidence.attachments.len()),
         completed: size(completed().count()),
         skipped: size(completed().filter(|(run, _)| is_skipped(run)).count()),
-        steps: size(
-            records()
-                .filter(|record| record.entry.kind().is_final())
-                .count(),
-        ),
+        steps: size(records().filter(|record| record.entry.kind().is_final()).count()),
         steps_at_kill: size(evidence.recorded_at_kill.len()),
         ocr_calls: size(of(Kind::Ocr).count()),
         ocr_failed: size(of(Kind::Ocr).filter(failed).count()),
@@ -129,10 +120,7 @@ fn counts(evidence: &Evidence, calls: &Calls<'_>) -> Findings {
 /// Each attachment has one run, which completed with the right output and all its steps.
 fn check_attachment(evidence: &Evidence, attachment: &Attachment, found: &mut Findings) {
     let key = attachment.key();
-    let mut runs = evidence
-        .runs
-        .iter()
-        .filter(|(run, _)| run.key.as_ref() == Some(&key));
+    let mut runs = evidence.runs.iter().filter(|(run, _)| run.key.as_ref() == Some(&key));
     let Some((run, history)) = runs.next() else {
         return found.lose(format!("{key} has no run"));
     };
@@ -140,10 +128,7 @@ fn check_attachment(evidence: &Evidence, attachment: &Attachment, found: &mut Fi
         found.double(format!("{key} has more than one run"));
     }
     if run.state != RunState::Completed {
-        return found.lose(format!(
-            "run {} of {key} is {}, not completed",
-            run.id, run.state
-        ));
+        return found.lose(format!("run {} of {key} is {}, not completed", run.id, run.state));
     }
     let wanted: &[&str] = match attachment.is_premium() {
         true => &[FIND_CUSTOMER, OCR, UPDATE_INDEX],
@@ -155,25 +140,16 @@ fn check_attachment(evidence: &Evidence, attachment: &Attachment, found: &mut Fi
         }
     }
     let document = done(history, UPDATE_INDEX).and_then(|value| value.as_u64());
-    let right = Indexed {
-        attachment: attachment.id,
-        document,
-    };
+    let right = Indexed { attachment: attachment.id, document };
     if output_of(run) != Some(right) {
-        found.lose(format!(
-            "run {} of {key} has a wrong output: {:?}",
-            run.id, run.output
-        ));
+        found.lose(format!("run {} of {key} has a wrong output: {:?}", run.id, run.output));
     }
 }
 
 /// Each step has one result, and it is one that its service answered.
 fn check_results(run: &Run, history: &[Record], calls: &Calls<'_>, found: &mut Findings) {
     let mut results: HashMap<&str, u32> = HashMap::new();
-    for record in history
-        .iter()
-        .filter(|record| record.entry.kind().is_final())
-    {
+    for record in history.iter().filter(|record| record.entry.kind().is_final()) {
         *results.entry(&record.step).or_default() += 1;
         let Entry::Done(result) = &record.entry else {
             continue;
@@ -183,13 +159,8 @@ fn check_results(run: &Run, history: &[Record], calls: &Calls<'_>, found: &mut F
         let result = result.read::<Value>().unwrap_or_default();
         if !answers.iter().any(|call| is_done(call)) {
             found.lose(format!("{id} is recorded, but no service ever did it"));
-        } else if !answers
-            .iter()
-            .any(|call| call.answer == Answer::Done(result.clone()))
-        {
-            found.double(format!(
-                "{id} is recorded as {result}, which no service answered"
-            ));
+        } else if !answers.iter().any(|call| call.answer == Answer::Done(result.clone())) {
+            found.double(format!("{id} is recorded as {result}, which no service answered"));
         }
     }
     for (step, count) in results {
@@ -206,9 +177,7 @@ fn check_scan(run: &Run, history: &[Record], calls: &Calls<'_>, found: &mut Find
     for call in calls.get(id.as_str()).into_iter().flatten() {
         if call.text.as_deref() != scan.as_ref().and_then(Value::as_str) {
             let text = call.text.as_deref().unwrap_or_default();
-            found.double(format!(
-                "{id} was given {text:?}, but the scan is recorded as {scan:?}"
-            ));
+            found.double(format!("{id} was given {text:?}, but the scan is recorded as {scan:?}"));
         }
     }
 }
@@ -217,14 +186,8 @@ fn check_scan(run: &Run, history: &[Record], calls: &Calls<'_>, found: &mut Find
 fn check_kill(evidence: &Evidence, calls: &Calls<'_>, found: &mut Findings) {
     let mut records: HashMap<String, Vec<&Record>> = HashMap::new();
     for (run, history) in &evidence.runs {
-        for record in history
-            .iter()
-            .filter(|record| record.entry.kind().is_final())
-        {
-            records
-                .entry(step_id(run, record))
-                .or_default()
-                .push(record);
+        for record in history.iter().filter(|record| record.entry.kind().is_final()) {
+            records.entry(step_id(run, record)).or_default().push(record);
         }
     }
     for (id, then) in &evidence.recorded_at_kill {
@@ -233,11 +196,7 @@ fn check_kill(evidence: &Evidence, calls: &Calls<'_>, found: &mut Findings) {
             Some(now) if now.contains(&then) => {}
             Some(_) => found.double(format!("{id} was recorded before the kill and has changed")),
         }
-        let again = calls
-            .get(id.as_str())
-            .into_iter()
-            .flatten()
-            .any(|call| call.process > 1);
+        let again = calls.get(id.as_str()).into_iter().flatten().any(|call| call.process > 1);
         if again {
             found.double(format!("{id} was executed again after its record"));
         }
@@ -260,9 +219,7 @@ fn check_executions(evidence: &Evidence, calls: &Calls<'_>, found: &mut Findings
         let explained = recorded + usize::from(interrupted);
         if calls.len() > explained {
             let times = calls.len();
-            found.double(format!(
-                "{id} was executed {times} times, but has {recorded} tries"
-            ));
+            found.double(format!("{id} was executed {times} times, but has {recorded} tries"));
         }
     }
 }

@@ -25,9 +25,7 @@ fn clean() -> Evidence {
         .collect();
     add_indexed(&mut evidence, &attachments[1], 2);
     let id = format!("{}/{OCR}", evidence.runs[1].0.id);
-    evidence
-        .calls
-        .push(call(Kind::Ocr, 1, &id, json!("invoice 2, unrecorded")));
+    evidence.calls.push(call(Kind::Ocr, 1, &id, json!("invoice 2, unrecorded")));
     add_skipped(&mut evidence, &attachments[2]);
     evidence
 }
@@ -37,21 +35,12 @@ fn add_indexed(evidence: &mut Evidence, attachment: &Attachment, process: u32) {
     let scan = json!(format!("invoice {}, scan {process}", attachment.id));
     let document = json!(attachment.id * 100);
     run.output = Some(
-        Json::of(&Indexed {
-            attachment: attachment.id,
-            document: document.as_u64(),
-        })
-        .unwrap(),
+        Json::of(&Indexed { attachment: attachment.id, document: document.as_u64() }).unwrap(),
     );
     let customer = json!({ "premium": true });
     let id = |step: &str| format!("{}/{step}", run.id);
     evidence.calls.extend([
-        call(
-            Kind::Customers,
-            process,
-            &id(FIND_CUSTOMER),
-            customer.clone(),
-        ),
+        call(Kind::Customers, process, &id(FIND_CUSTOMER), customer.clone()),
         failed_call(process, &id(OCR)),
         call(Kind::Ocr, process, &id(OCR), scan.clone()),
         Call {
@@ -59,10 +48,7 @@ fn add_indexed(evidence: &mut Evidence, attachment: &Attachment, process: u32) {
             ..call(Kind::Search, process, &id(UPDATE_INDEX), document.clone())
         },
     ]);
-    let tried = Entry::TryFailed {
-        failure: Failure::new("busy"),
-        next_at: at(0),
-    };
+    let tried = Entry::TryFailed { failure: Failure::new("busy"), next_at: at(0) };
     let history = vec![
         record(1, FIND_CUSTOMER, &customer),
         Record::new(2, OCR, tried, at(0)),
@@ -74,21 +60,11 @@ fn add_indexed(evidence: &mut Evidence, attachment: &Attachment, process: u32) {
 
 fn add_skipped(evidence: &mut Evidence, attachment: &Attachment) {
     let mut run = fresh(attachment);
-    run.output = Some(
-        Json::of(&Indexed {
-            attachment: attachment.id,
-            document: None,
-        })
-        .unwrap(),
-    );
+    run.output = Some(Json::of(&Indexed { attachment: attachment.id, document: None }).unwrap());
     let customer = json!({ "premium": false });
     let id = format!("{}/{FIND_CUSTOMER}", run.id);
-    evidence
-        .calls
-        .push(call(Kind::Customers, 2, &id, customer.clone()));
-    evidence
-        .runs
-        .push((run, vec![record(1, FIND_CUSTOMER, &customer)]));
+    evidence.calls.push(call(Kind::Customers, 2, &id, customer.clone()));
+    evidence.runs.push((run, vec![record(1, FIND_CUSTOMER, &customer)]));
 }
 
 fn fresh(attachment: &Attachment) -> Run {
@@ -101,22 +77,11 @@ fn fresh(attachment: &Attachment) -> Run {
 
 fn call(service: Kind, process: u32, step: &str, answer: Value) -> Call {
     let (step, answer) = (step.to_owned(), Answer::Done(answer));
-    Call {
-        service,
-        at: at(0),
-        process,
-        step,
-        text: None,
-        answer,
-        duplicate: false,
-    }
+    Call { service, at: at(0), process, step, text: None, answer, duplicate: false }
 }
 
 fn failed_call(process: u32, step: &str) -> Call {
-    Call {
-        answer: Answer::Failed("busy".to_owned()),
-        ..call(Kind::Ocr, process, step, json!(0))
-    }
+    Call { answer: Answer::Failed("busy".to_owned()), ..call(Kind::Ocr, process, step, json!(0)) }
 }
 
 fn record(seq: u64, step: &str, result: &Value) -> Record {
@@ -130,23 +95,14 @@ fn at(millis: i64) -> Timestamp {
 #[track_caller]
 fn assert_lost(evidence: &Evidence, what: &str) {
     let found = check(evidence);
-    assert!(
-        found.lost.iter().any(|lost| lost.contains(what)),
-        "{found:#?}"
-    );
+    assert!(found.lost.iter().any(|lost| lost.contains(what)), "{found:#?}");
     assert!(!found.is_clean());
 }
 
 #[track_caller]
 fn assert_twice(evidence: &Evidence, what: &str) {
     let found = check(evidence);
-    assert!(
-        found
-            .recorded_twice
-            .iter()
-            .any(|twice| twice.contains(what)),
-        "{found:#?}"
-    );
+    assert!(found.recorded_twice.iter().any(|twice| twice.contains(what)), "{found:#?}");
     assert!(!found.is_clean());
 }
 
@@ -187,10 +143,7 @@ fn a_run_that_did_not_complete_is_lost() {
 #[test]
 fn a_run_with_a_wrong_output_is_lost() {
     let mut evidence = clean();
-    let wrong = Indexed {
-        attachment: 1,
-        document: Some(999),
-    };
+    let wrong = Indexed { attachment: 1, document: Some(999) };
     evidence.runs[0].0.output = Some(Json::of(&wrong).unwrap());
     assert_lost(&evidence, "wrong output");
     evidence.runs[0].0.output = None;
@@ -200,18 +153,14 @@ fn a_run_with_a_wrong_output_is_lost() {
 #[test]
 fn a_missing_record_is_lost() {
     let mut evidence = clean();
-    evidence.runs[1]
-        .1
-        .retain(|record| record.step != UPDATE_INDEX);
+    evidence.runs[1].1.retain(|record| record.step != UPDATE_INDEX);
     assert_lost(&evidence, "has no result of \"update index\"");
 }
 
 #[test]
 fn a_record_that_was_there_at_the_kill_and_is_gone_is_lost() {
     let mut evidence = clean();
-    evidence.runs[0]
-        .1
-        .retain(|record| record.step != FIND_CUSTOMER);
+    evidence.runs[0].1.retain(|record| record.step != FIND_CUSTOMER);
     assert_lost(&evidence, "before the kill and is gone");
 }
 
@@ -257,9 +206,7 @@ fn a_result_that_no_service_answered_is_seen() {
 fn a_call_after_its_record_is_seen() {
     let mut evidence = clean();
     let id = format!("{}/{FIND_CUSTOMER}", evidence.runs[0].0.id);
-    evidence
-        .calls
-        .push(call(Kind::Customers, 2, &id, json!({ "premium": true })));
+    evidence.calls.push(call(Kind::Customers, 2, &id, json!({ "premium": true })));
     assert_twice(&evidence, "executed again after its record");
 }
 
@@ -267,20 +214,14 @@ fn a_call_after_its_record_is_seen() {
 fn a_body_that_ran_twice_in_one_process_is_seen() {
     let mut evidence = clean();
     let id = format!("{}/{FIND_CUSTOMER}", evidence.runs[2].0.id);
-    evidence
-        .calls
-        .push(call(Kind::Customers, 2, &id, json!({ "premium": false })));
+    evidence.calls.push(call(Kind::Customers, 2, &id, json!({ "premium": false })));
     assert_twice(&evidence, "was executed 2 times, but has 1 tries");
 }
 
 #[test]
 fn going_on_with_another_scan_than_the_recorded_one_is_seen() {
     let mut evidence = clean();
-    let search = evidence
-        .calls
-        .iter_mut()
-        .find(|call| call.service == Kind::Search)
-        .unwrap();
+    let search = evidence.calls.iter_mut().find(|call| call.service == Kind::Search).unwrap();
     search.text = Some("invoice 1, another scan".to_owned());
     assert_twice(&evidence, "but the scan is recorded as");
 }

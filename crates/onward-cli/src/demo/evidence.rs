@@ -40,12 +40,7 @@ impl Evidence {
         for kind in Kind::ALL {
             calls.append(&mut read_log(kind, folder)?);
         }
-        Ok(Self {
-            attachments,
-            recorded_at_kill,
-            runs,
-            calls,
-        })
+        Ok(Self { attachments, recorded_at_kill, runs, calls })
     }
 }
 
@@ -58,24 +53,15 @@ pub(super) fn step_id(run: &Run, record: &Record) -> String {
 pub(super) async fn recorded(onward: &Onward) -> Result<Recorded, Problem> {
     let runs = runs(onward).await?;
     let records = runs.into_iter().flat_map(|(run, history)| {
-        let finals = history
-            .into_iter()
-            .filter(|record| record.entry.kind().is_final());
+        let finals = history.into_iter().filter(|record| record.entry.kind().is_final());
         finals.map(move |record| (step_id(&run, &record), record))
     });
     Ok(records.collect())
 }
 
 async fn runs(onward: &Onward) -> Result<Vec<(Run, Vec<Record>)>, Problem> {
-    let filter = Filter {
-        workflow: Some(INDEX_ATTACHMENT.name().to_owned()),
-        ..Filter::default()
-    };
-    let mut query = Query {
-        filter,
-        before: None,
-        limit: PAGE_ROWS_MAX,
-    };
+    let filter = Filter { workflow: Some(INDEX_ATTACHMENT.name().to_owned()), ..Filter::default() };
+    let mut query = Query { filter, before: None, limit: PAGE_ROWS_MAX };
     let mut runs = Vec::new();
     loop {
         let page = onward.list(query.clone()).await?;

@@ -62,11 +62,7 @@ impl DemoArgs {
         let attachments: Vec<_> = (1..=self.runs).map(Attachment::number).collect();
         start_all(&onward, &attachments).await?;
 
-        let stage = Stage {
-            onward: &onward,
-            folder: &folder,
-            services: &services,
-        };
+        let stage = Stage { onward: &onward, folder: &folder, services: &services };
         let recorded_at_kill = stage.play(self.runs).await?;
 
         let evidence = Evidence::gather(&onward, attachments, recorded_at_kill, &folder).await?;
@@ -76,20 +72,13 @@ impl DemoArgs {
             _ => findings.print()?,
         }
         report::print_next(&folder, &evidence);
-        Ok(if findings.is_clean() {
-            Exit::Ok
-        } else {
-            Exit::No
-        })
+        Ok(if findings.is_clean() { Exit::Ok } else { Exit::No })
     }
 }
 
 async fn start_all(onward: &Onward, attachments: &[Attachment]) -> Result<(), Problem> {
     let items = attachments.to_vec();
-    onward
-        .start_many(INDEX_ATTACHMENT, items)
-        .key(Attachment::key)
-        .await?;
+    onward.start_many(INDEX_ATTACHMENT, items).key(Attachment::key).await?;
     Ok(())
 }
 
@@ -98,9 +87,7 @@ fn any_seed() -> u64 {
 }
 
 fn now_millis() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or_default()
 }
 

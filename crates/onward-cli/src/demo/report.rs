@@ -41,11 +41,7 @@ impl Findings {
                 writeln!(out, "  {what}: {sentence}")?;
             }
         }
-        let colour = if self.is_clean() {
-            AnsiColor::Green
-        } else {
-            AnsiColor::Red
-        };
+        let colour = if self.is_clean() { AnsiColor::Green } else { AnsiColor::Red };
         let style = Style::new().bold().fg_color(Some(colour.into()));
         let (lost, twice) = (self.lost.len(), self.recorded_twice.len());
         writeln!(out, "{style}lost {lost}, recorded twice {twice}{style:#}")?;
@@ -58,26 +54,15 @@ impl Findings {
             (
                 "runs completed",
                 self.completed,
-                format!(
-                    "of {}: {indexed} indexed, {} skipped",
-                    self.attachments, self.skipped
-                ),
+                format!("of {}: {indexed} indexed, {} skipped", self.attachments, self.skipped),
             ),
             (
                 "steps recorded",
                 self.steps,
                 format!("{} of them when the worker was killed", self.steps_at_kill),
             ),
-            (
-                "OCR calls",
-                self.ocr_calls,
-                format!("{} of them failed", self.ocr_failed),
-            ),
-            (
-                "failed tries recorded",
-                self.tries_failed,
-                "each was tried again".to_owned(),
-            ),
+            ("OCR calls", self.ocr_calls, format!("{} of them failed", self.ocr_failed)),
+            ("failed tries recorded", self.tries_failed, "each was tried again".to_owned()),
             (
                 "bodies that ran again",
                 self.ran_again,
@@ -86,18 +71,14 @@ impl Findings {
             (
                 "duplicates absorbed",
                 self.absorbed,
-                "by the search service, which knew the step's id".to_owned(),
+                "by the search service, on the step's id".to_owned(),
             ),
             ("documents in the index", self.documents, String::new()),
         ];
         let mut table = Table::new(["", "", ""]);
         for (name, number, remark) in rows {
             let number = format!("{number:>6}");
-            table.row([
-                format!("  {name}").into(),
-                number.into(),
-                Cell::styled(remark, DIM),
-            ]);
+            table.row([format!("  {name}").into(), number.into(), Cell::styled(remark, DIM)]);
         }
         table
     }
@@ -109,10 +90,7 @@ pub(super) fn print_next(folder: &Folder, evidence: &Evidence) {
     let program = program.display();
     let logs = folder.path().display();
     // The run with the longest history has the most to show.
-    let longest = evidence
-        .runs
-        .iter()
-        .max_by_key(|(_, history)| history.len());
+    let longest = evidence.runs.iter().max_by_key(|(_, history)| history.len());
     anstream::eprintln!("\n{BOLD}Look next{BOLD:#}");
     anstream::eprintln!("  export ONWARD_STORE={}", folder.store_url());
     anstream::eprintln!("  {program} runs list");

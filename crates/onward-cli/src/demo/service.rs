@@ -124,11 +124,7 @@ impl Services {
             let listener = listening.map_err(Problem::io("cannot listen on localhost"))?;
             let address = listener.local_addr();
             addresses.push(address.map_err(Problem::io("cannot listen on localhost"))?);
-            let state = Mutex::new(State {
-                log,
-                calls: 0,
-                documents: HashMap::new(),
-            });
+            let state = Mutex::new(State { log, calls: 0, documents: HashMap::new() });
             tokio::spawn(serve(listener, Arc::new(Service { kind, seed, state })));
         }
         Ok(Self { addresses })
@@ -183,10 +179,9 @@ impl Service {
             }
             // No two scans are alike, so that it shows when a run goes on with another than the
             // one it recorded.
-            Kind::Ocr => Answer::Done(json!(format!(
-                "invoice {}, scan {call}",
-                request.attachment.id
-            ))),
+            Kind::Ocr => {
+                Answer::Done(json!(format!("invoice {}, scan {call}", request.attachment.id)))
+            }
             Kind::Search => {
                 let next = state.documents.len() as u64 + 1;
                 let document = *state.documents.entry(request.step.clone()).or_insert(next);
@@ -194,22 +189,9 @@ impl Service {
                 Answer::Done(json!(document))
             }
         };
-        let Request {
-            process,
-            step,
-            text,
-            ..
-        } = request;
+        let Request { process, step, text, .. } = request;
         let service = self.kind;
-        let call = Call {
-            service,
-            at,
-            process,
-            step,
-            text,
-            answer: answer.clone(),
-            duplicate,
-        };
+        let call = Call { service, at, process, step, text, answer: answer.clone(), duplicate };
         let mut line = serde_json::to_string(&call)?;
         line.push('\n');
         state.log.write_all(line.as_bytes())?;
@@ -226,10 +208,7 @@ struct Chance {
 /// What befalls the n-th call of a service: the same for the same seed.
 fn chance(seed: u64, kind: Kind, call: u64) -> Chance {
     let start = mix(seed ^ ((kind as u64) << 56) ^ call.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    Chance {
-        latency: start,
-        failure: mix(start),
-    }
+    Chance { latency: start, failure: mix(start) }
 }
 
 /// The finaliser of SplitMix64, which spreads neighbouring numbers evenly.
@@ -264,10 +243,7 @@ impl Client {
             return Err(Failure::fatal("the service has no address"));
         };
         let mut stream = BufReader::new(TcpStream::connect(address).await?);
-        let mut line = serde_json::to_string(&Request {
-            process: self.process,
-            ..to.clone()
-        })?;
+        let mut line = serde_json::to_string(&Request { process: self.process, ..to.clone() })?;
         line.push('\n');
         stream.get_mut().write_all(line.as_bytes()).await?;
         line.clear();

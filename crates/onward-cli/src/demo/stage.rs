@@ -39,16 +39,11 @@ impl Stage<'_> {
         progress.name(named("worker 1", &first));
         self.wait_for(runs / 2, &mut first, &mut progress).await?;
         // SIGKILL: nothing is flushed, finished or released.
-        first
-            .kill()
-            .await
-            .map_err(Problem::io("cannot kill the worker"))?;
+        first.kill().await.map_err(Problem::io("cannot kill the worker"))?;
         let recorded = evidence::recorded(self.onward).await?;
         let done = self.completed().await?;
-        progress.say(&format!(
-            "  {}  killed with SIGKILL at {done}/{runs}",
-            named("worker 1", &first)
-        ));
+        progress
+            .say(&format!("  {}  killed with SIGKILL at {done}/{runs}", named("worker 1", &first)));
 
         let mut second = self.start_worker(2)?;
         progress.name(named("worker 2", &second));
@@ -63,20 +58,10 @@ impl Stage<'_> {
         let path = self.folder.path().join(format!("worker-{process}.log"));
         let log = OpenOptions::new().create(true).append(true).open(&path);
         let log = log.map_err(Problem::io(format!("cannot create {}", path.display())))?;
-        let addresses: Vec<_> = self
-            .services
-            .addresses
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let addresses: Vec<_> = self.services.addresses.iter().map(ToString::to_string).collect();
         Command::new(program)
             .args(["--store", &self.folder.store_url(), "-v", "demo-worker"])
-            .args([
-                "--process",
-                &process.to_string(),
-                "--services",
-                &addresses.join(","),
-            ])
+            .args(["--process", &process.to_string(), "--services", &addresses.join(",")])
             .env("NO_COLOR", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -103,9 +88,7 @@ impl Stage<'_> {
             if done > last.0 {
                 last = (done, Instant::now());
             }
-            let exited = worker
-                .try_wait()
-                .map_err(Problem::io("cannot watch the worker"))?;
+            let exited = worker.try_wait().map_err(Problem::io("cannot watch the worker"))?;
             if exited.is_some() || last.1.elapsed() > PATIENCE {
                 print_error(&"the worker gets nowhere; its log is in the demo's folder");
                 return Ok(());
@@ -130,14 +113,8 @@ fn named(name: &str, worker: &Child) -> String {
 /// Closes the worker's stdin, which tells it to end.
 async fn shut_down(mut worker: Child) -> Result<(), Problem> {
     drop(worker.stdin.take());
-    if tokio::time::timeout(SHUTDOWN_PATIENCE, worker.wait())
-        .await
-        .is_err()
-    {
-        worker
-            .kill()
-            .await
-            .map_err(Problem::io("cannot end the worker"))?;
+    if tokio::time::timeout(SHUTDOWN_PATIENCE, worker.wait()).await.is_err() {
+        worker.kill().await.map_err(Problem::io("cannot end the worker"))?;
     }
     Ok(())
 }

@@ -28,16 +28,11 @@ pub(crate) struct DemoWorkerArgs {
 impl DemoWorkerArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         let onward = open::existing(&global.store).await?;
-        let client = Client {
-            process: self.process,
-            addresses: self.services,
-        };
+        let client = Client { process: self.process, addresses: self.services };
         let worker = onward
             .worker()
             .concurrency(CONCURRENCY)
-            .serve(INDEX_ATTACHMENT, move |ctx, file| {
-                index_attachment(client.clone(), ctx, file)
-            })
+            .serve(INDEX_ATTACHMENT, move |ctx, file| index_attachment(client.clone(), ctx, file))
             .start()
             .await?;
         // The demo holds the other end, so this worker ends with it, whatever ends it.

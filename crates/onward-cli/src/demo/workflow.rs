@@ -31,15 +31,8 @@ pub(super) struct Attachment {
 
 impl Attachment {
     pub(super) fn number(id: u64) -> Self {
-        let plan = if id.is_multiple_of(FREE_EVERY) {
-            "free"
-        } else {
-            "premium"
-        };
-        Self {
-            id,
-            channel: format!("{plan}-{}", id % 7),
-        }
+        let plan = if id.is_multiple_of(FREE_EVERY) { "free" } else { "premium" };
+        Self { id, channel: format!("{plan}-{}", id % 7) }
     }
 
     pub(super) fn key(&self) -> String {
@@ -70,20 +63,13 @@ pub(super) async fn index_attachment(
     file: Attachment,
 ) -> Result<Indexed, Failure> {
     let customer: Customer = ctx
-        .step(FIND_CUSTOMER, async |step| {
-            client.customers(&request(step.id(), &file, None)).await
-        })
+        .step(FIND_CUSTOMER, async |step| client.customers(&request(step.id(), &file, None)).await)
         .await?;
     if !customer.premium {
-        return Ok(Indexed {
-            attachment: file.id,
-            document: None,
-        });
+        return Ok(Indexed { attachment: file.id, document: None });
     }
     let text: String = ctx
-        .step(OCR, async |step| {
-            client.ocr(&request(step.id(), &file, None)).await
-        })
+        .step(OCR, async |step| client.ocr(&request(step.id(), &file, None)).await)
         .retry(
             Retry::exponential(Duration::from_millis(50))
                 .cap(Duration::from_millis(500))
@@ -96,10 +82,7 @@ pub(super) async fn index_attachment(
             client.search(&request(step.id(), &file, Some(&text))).await
         })
         .await?;
-    Ok(Indexed {
-        attachment: file.id,
-        document: Some(document),
-    })
+    Ok(Indexed { attachment: file.id, document: Some(document) })
 }
 
 /// The step's id goes with every call: the service that dedupes does so by it, and all of them

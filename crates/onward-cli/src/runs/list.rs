@@ -57,11 +57,7 @@ impl ListArgs {
             tags: self.tag.into_iter().collect(),
             ..Filter::default()
         };
-        Query {
-            filter,
-            before: self.before,
-            limit: self.limit,
-        }
+        Query { filter, before: self.before, limit: self.limit }
     }
 }
 

@@ -41,12 +41,7 @@ impl ShowArgs {
             return Ok(Exit::Ok);
         }
         let (history, duplicates) = (handle.history().await?, handle.duplicates().await?);
-        let shown = Shown {
-            run,
-            why: handle.why().await?,
-            history,
-            duplicates_latest: duplicates,
-        };
+        let shown = Shown { run, why: handle.why().await?, history, duplicates_latest: duplicates };
         match global.output {
             Format::Json => output::print_json(&shown)?,
             _ => shown.write(&mut output::stdout(), now)?,
@@ -78,10 +73,7 @@ impl Shown {
         fact("why", Cell::styled(text::line(&self.why.to_string()), BOLD));
         let key = |key: &String| fact("key", text::line(key).into());
         run.key.iter().for_each(key);
-        fact(
-            "queue",
-            format!("{}, priority {}", text::line(&run.queue), run.priority).into(),
-        );
+        fact("queue", format!("{}, priority {}", text::line(&run.queue), run.priority).into());
         for (name, value) in &run.tags {
             fact("tag", text::line(&format!("{name}={value}")).into());
         }
@@ -96,10 +88,7 @@ impl Shown {
             fact("output", text::payload(output).into());
         }
         if let Some(failure) = &run.failure {
-            fact(
-                "failure",
-                Cell::styled(text::line(&failure.to_string()), style_of(run.state)),
-            );
+            fact("failure", Cell::styled(text::line(&failure.to_string()), style_of(run.state)));
         }
         facts
     }
@@ -113,10 +102,7 @@ fn state_of(run: &Run) -> Cell {
         }
         _ => String::new(),
     };
-    Cell::styled(
-        format!("{}{took}, {attempts}", run.state),
-        style_of(run.state),
-    )
+    Cell::styled(format!("{}{took}, {attempts}", run.state), style_of(run.state))
 }
 
 fn times_of(run: &Run) -> impl Iterator<Item = (&'static str, Timestamp)> {
@@ -138,9 +124,7 @@ fn relatives_of(run: &Run) -> impl Iterator<Item = (&'static str, RunId)> {
         ("goes on as", run.continued_as),
         ("before", run.successor),
     ];
-    relatives
-        .into_iter()
-        .filter_map(|(name, id)| Some((name, id?)))
+    relatives.into_iter().filter_map(|(name, id)| Some((name, id?)))
 }
 
 /// The records of a run: each try of each step, in order.
@@ -157,10 +141,7 @@ pub(super) fn record_row(record: &Record) -> [Cell; 5] {
     let (result, style) = match &record.entry {
         Entry::Done(result) => (text::payload(result), style_of(onward::RunState::Completed)),
         Entry::Failed(failure) => (
-            format!(
-                "failed: {}",
-                text::cut(&failure.to_string(), text::PAYLOAD_CHARS)
-            ),
+            format!("failed: {}", text::cut(&failure.to_string(), text::PAYLOAD_CHARS)),
             style_of(onward::RunState::Failed),
         ),
         Entry::TryFailed { failure, next_at } => (

@@ -43,11 +43,7 @@ impl WatchArgs {
         let mut watch = Watch::new(&onward, self.id, global.output);
         let run = watch.follow().await?;
         watch.print_end(&run)?;
-        Ok(if run.state == RunState::Completed {
-            Exit::Ok
-        } else {
-            Exit::No
-        })
+        Ok(if run.state == RunState::Completed { Exit::Ok } else { Exit::No })
     }
 }
 
@@ -74,13 +70,7 @@ impl<'a> Watch<'a> {
         if !now_line.is_hidden() {
             now_line.enable_steady_tick(TICK_EVERY);
         }
-        Self {
-            onward,
-            id,
-            format,
-            seen: None,
-            now_line,
-        }
+        Self { onward, id, format, seen: None, now_line }
     }
 
     /// Shows every new record until the run has ended; gives the run as it stands then.
@@ -94,8 +84,7 @@ impl<'a> Watch<'a> {
                 Some(next) => self.go_on_with(next),
                 None if run.state.is_final() => return Ok(run),
                 None => {
-                    self.now_line
-                        .set_message(self.onward.run(self.id).why().await?.to_string());
+                    self.now_line.set_message(self.onward.run(self.id).why().await?.to_string());
                     // A hint that does not come in time is made up for by looking.
                     let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
                 }
@@ -104,23 +93,17 @@ impl<'a> Watch<'a> {
     }
 
     fn go_on_with(&mut self, next: RunId) {
-        self.now_line
-            .suspend(|| anstream::eprintln!("the run goes on as {next}"));
+        self.now_line.suspend(|| anstream::eprintln!("the run goes on as {next}"));
         self.id = next;
         self.seen = None;
     }
 
     async fn print_new(&mut self) -> Result<(), Problem> {
         loop {
-            let page = self
-                .onward
-                .store()
-                .history(self.id, self.seen, PAGE_ROWS_MAX)
-                .await;
+            let page = self.onward.store().history(self.id, self.seen, PAGE_ROWS_MAX).await;
             let page = page.map_err(onward::Error::from)?;
             for record in &page.records {
-                self.now_line
-                    .suspend(|| print_record(self.format, self.id, record))?;
+                self.now_line.suspend(|| print_record(self.format, self.id, record))?;
                 self.seen = Some(record.seq);
             }
             if !page.more {
@@ -139,10 +122,7 @@ impl<'a> Watch<'a> {
             Format::Table => {
                 let mut out = output::stdout();
                 let mut table = Table::new(["", "", ""]);
-                let took = run
-                    .finished_at
-                    .unwrap_or(run.created_at)
-                    .since(run.created_at);
+                let took = run.finished_at.unwrap_or(run.created_at).since(run.created_at);
                 let outcome = match (&run.output, &run.failure) {
                     (_, Some(failure)) => text::line(&failure.to_string()),
                     (Some(output), None) => text::payload(output),

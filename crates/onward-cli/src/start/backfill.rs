@@ -66,11 +66,7 @@ async fn start(
     let mut progress = Progress::new(None);
     let noted = Arc::clone(shared);
     let stop = Box::pin(interrupted(Arc::clone(shared)));
-    let items = Items {
-        items,
-        stop,
-        stopped: false,
-    };
+    let items = Items { items, stop, stopped: false };
     let start = onward.start_stream(workflow, items);
     let start = with_options!(start, &args.options).on_progress(move |at| {
         let bad = lock(&noted).done_with(at.items, at.refused);
@@ -91,10 +87,7 @@ fn source(from: &Path) -> Result<Box<dyn BufRead + Send>, Problem> {
     }
     match File::open(from) {
         Ok(file) => Ok(Box::new(BufReader::new(file))),
-        Err(error) => Err(Problem::Usage(format!(
-            "cannot read {}: {error}",
-            from.display()
-        ))),
+        Err(error) => Err(Problem::Usage(format!("cannot read {}: {error}", from.display()))),
     }
 }
 
@@ -189,10 +182,7 @@ impl Ledger {
     }
 
     fn line_of(&self, item: u64) -> Option<u64> {
-        let place = self
-            .kept
-            .binary_search_by_key(&item, |(item, _)| *item)
-            .ok()?;
+        let place = self.kept.binary_search_by_key(&item, |(item, _)| *item).ok()?;
         Some(self.kept[place].1)
     }
 }
@@ -209,9 +199,7 @@ struct Report {
 fn report(started: StartedMany, ledger: Ledger, format: Format) -> Result<Exit, Problem> {
     print_refusals(&started, &ledger);
     if let Some(why) = &ledger.cut_short {
-        print_error(&format!(
-            "{why}; what was started stays. Run the same command to go on."
-        ));
+        print_error(&format!("{why}; what was started stays. Run the same command to go on."));
     }
     let report = Report {
         started: started.started,
@@ -223,12 +211,7 @@ fn report(started: StartedMany, ledger: Ledger, format: Format) -> Result<Exit, 
     match format {
         Format::Json => output::print_json(&report)?,
         _ => {
-            let Report {
-                started,
-                existing,
-                refused,
-                ..
-            } = report;
+            let Report { started, existing, refused, .. } = report;
             let started = text::count(started, "run");
             writeln!(
                 output::stdout(),
@@ -244,10 +227,7 @@ fn print_refusals(started: &StartedMany, ledger: &Ledger) {
         let line = ledger.line_of(refusal.item).unwrap_or_default();
         (line, refusal.error.to_string())
     });
-    let ours = ledger
-        .bad_lines
-        .iter()
-        .map(|bad| (bad.line, bad.why.clone()));
+    let ours = ledger.bad_lines.iter().map(|bad| (bad.line, bad.why.clone()));
     let mut all: Vec<_> = theirs.chain(ours).collect();
     all.sort();
     for (line, why) in &all {
@@ -273,10 +253,7 @@ mod tests {
         for line in 1..=3_000 {
             // Every third line is bad, so that items and lines drift apart.
             match line % 3 {
-                0 => ledger.refuse(BadLine {
-                    line,
-                    why: String::new(),
-                }),
+                0 => ledger.refuse(BadLine { line, why: String::new() }),
                 _ => ledger.sent(line),
             }
         }

@@ -50,12 +50,7 @@ pub(super) struct Lines<R> {
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(from: R, key_field: Option<String>) -> Self {
-        Self {
-            from,
-            key_field,
-            line: 0,
-            bytes: Vec::new(),
-        }
+        Self { from, key_field, line: 0, bytes: Vec::new() }
     }
 
     /// The next line that is not blank.
@@ -63,20 +58,14 @@ impl<R: BufRead> Lines<R> {
         loop {
             self.bytes.clear();
             let limit = LINE_BYTES_MAX as u64 + 1;
-            let read = self
-                .from
-                .by_ref()
-                .take(limit)
-                .read_until(b'\n', &mut self.bytes)?;
+            let read = self.from.by_ref().take(limit).read_until(b'\n', &mut self.bytes)?;
             if read == 0 {
                 return Ok(None);
             }
             self.line += 1;
             if read > LINE_BYTES_MAX {
                 self.from.skip_until(b'\n')?;
-                return Ok(Some(Err(
-                    self.bad(format!("longer than {LINE_BYTES_MAX} bytes"))
-                )));
+                return Ok(Some(Err(self.bad(format!("longer than {LINE_BYTES_MAX} bytes")))));
             }
             if !self.bytes.trim_ascii().is_empty() {
                 return Ok(Some(self.item().map_err(|why| self.bad(why))));
@@ -92,18 +81,11 @@ impl<R: BufRead> Lines<R> {
             Some(field) => key_of(&input, field)?,
             None => String::new(),
         };
-        Ok(Item {
-            line: self.line,
-            input,
-            key,
-        })
+        Ok(Item { line: self.line, input, key })
     }
 
     fn bad(&self, why: String) -> BadLine {
-        BadLine {
-            line: self.line,
-            why,
-        }
+        BadLine { line: self.line, why }
     }
 }
 
@@ -112,18 +94,14 @@ fn key_of(input: &RawValue, field: &str) -> Result<String, String> {
     let value: Value =
         serde_json::from_str(input.get()).map_err(|error| format!("not JSON: {error}"))?;
     // A field whose own name has a dot in it comes before a path.
-    let found = value.get(field).or_else(|| {
-        field
-            .split('.')
-            .try_fold(&value, |inside, name| inside.get(name))
-    });
+    let found = value
+        .get(field)
+        .or_else(|| field.split('.').try_fold(&value, |inside, name| inside.get(name)));
     match found {
         Some(Value::String(key)) if !key.is_empty() => Ok(key.clone()),
         Some(Value::Number(key)) => Ok(key.to_string()),
         None => Err(format!("it has no field {field:?}")),
-        Some(_) => Err(format!(
-            "its field {field:?} is neither a number nor a text"
-        )),
+        Some(_) => Err(format!("its field {field:?} is neither a number nor a text")),
     }
 }
 
@@ -135,10 +113,7 @@ mod tests {
         let mut lines = Lines::new(text.as_bytes(), Some(field.to_owned()));
         let mut read = Vec::new();
         while let Some(line) = lines.next().unwrap() {
-            read.push(
-                line.map(|item| (item.line, item.key))
-                    .map_err(|bad| bad.line),
-            );
+            read.push(line.map(|item| (item.line, item.key)).map_err(|bad| bad.line));
         }
         read
     }
@@ -146,25 +121,14 @@ mod tests {
     #[test]
     fn keys_are_texts_or_numbers_at_a_path() {
         let text = "{\"a\":{\"id\":7}}\n\n{\"a\":{\"id\":\"x\"}}\r\n{\"a.id\":\"dotted\"}";
-        let wanted = [
-            Ok((1, "7".into())),
-            Ok((3, "x".into())),
-            Ok((4, "dotted".into())),
-        ];
+        let wanted = [Ok((1, "7".into())), Ok((3, "x".into())), Ok((4, "dotted".into()))];
         assert_eq!(read(text, "a.id"), wanted);
     }
 
     #[test]
     fn bad_lines_are_refused_by_number_and_the_others_stay() {
         let text = "{\"id\":1}\n{oops\n{\"no\":2}\n{\"id\":null}\n{\"id\":\"\"}\n{\"id\":2}\n";
-        let wanted = [
-            Ok((1, "1".into())),
-            Err(2),
-            Err(3),
-            Err(4),
-            Err(5),
-            Ok((6, "2".into())),
-        ];
+        let wanted = [Ok((1, "1".into())), Err(2), Err(3), Err(4), Err(5), Ok((6, "2".into()))];
         assert_eq!(read(text, "id"), wanted);
     }
 

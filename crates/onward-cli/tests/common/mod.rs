@@ -23,9 +23,7 @@ pub(crate) struct Ended {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -43,14 +41,8 @@ impl Place {
     /// The program with these arguments, not started yet.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onward"));
-        command
-            .args(args)
-            .env("ONWARD_STORE", self.url())
-            .current_dir(self.folder.path());
-        command
-            .env_remove("NO_COLOR")
-            .env_remove("CLICOLOR_FORCE")
-            .stdin(Stdio::null());
+        command.args(args).env("ONWARD_STORE", self.url()).current_dir(self.folder.path());
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
         command
     }
 
@@ -62,17 +54,9 @@ impl Place {
     /// Executes the program to its end with this on stdin.
     pub(crate) fn onward_with_stdin(&self, args: &[&str], stdin: &str) -> Ended {
         let mut command = self.command(args);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(stdin.as_bytes())
-            .unwrap();
+        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
         child.wait_with_output().unwrap().into()
     }
 
@@ -91,12 +75,7 @@ impl Place {
             if !before.is_empty() {
                 args.extend(["--before", &before]);
             }
-            let page: Vec<String> = self
-                .onward(&args)
-                .stdout
-                .lines()
-                .map(str::to_owned)
-                .collect();
+            let page: Vec<String> = self.onward(&args).stdout.lines().map(str::to_owned).collect();
             let Some(last) = page.last().cloned() else {
                 ids.sort_unstable();
                 ids.dedup();
@@ -110,9 +89,7 @@ impl Place {
     /// A file of `lines` items with ids from 1.
     pub(crate) fn items(&self, lines: usize) -> PathBuf {
         let path = self.path("items.jsonl");
-        let text: String = (1..=lines)
-            .map(|id| format!("{{\"id\":{id},\"x\":\"y\"}}\n"))
-            .collect();
+        let text: String = (1..=lines).map(|id| format!("{{\"id\":{id},\"x\":\"y\"}}\n")).collect();
         std::fs::write(&path, text).unwrap();
         path
     }

@@ -101,11 +101,7 @@ impl Onward {
     }
 
     /// Starts a run. Set its options, then await it: when that returns, the run is on disk.
-    pub fn start<I: serde::Serialize, O>(
-        &self,
-        workflow: Workflow<I, O>,
-        input: &I,
-    ) -> Start<O> {
+    pub fn start<I: serde::Serialize, O>(&self, workflow: Workflow<I, O>, input: &I) -> Start<O> {
         Start::new(Arc::clone(&self.inner), workflow.name(), input)
     }
 
@@ -163,7 +159,8 @@ impl Onward {
         match self.inner.store.get(which).await? {
             Some(run) => Ok(RunHandle::new(Arc::clone(&self.inner), run.id)),
             None => {
-                Err(Error::new(Code::KeyNotFound).about(format!("{key:?} of workflow {workflow:?}")))
+                Err(Error::new(Code::KeyNotFound)
+                    .about(format!("{key:?} of workflow {workflow:?}")))
             }
         }
     }

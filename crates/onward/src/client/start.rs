@@ -13,7 +13,9 @@ use super::{Inner, RunHandle, check_names};
 use crate::clock::millis;
 use crate::error::{check_name, check_text};
 use crate::limits::{TAG_VALUE_BYTES_MAX, TAGS_MAX};
-use crate::store::{self, Claimed, Lease, NewKey, NewRun, StartAt, Started, StartedHow};
+use crate::store::{
+    self, Claimed, End, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
+};
 use crate::worker::{Reserved, Shared};
 use crate::{Code, Error, Fingerprint, Json, Key, OnConflict, Run, RunId, RunState, Timestamp};
 
@@ -48,6 +50,11 @@ pub struct Start<O> {
     fingerprint: Option<Fingerprint>,
     output: std::marker::PhantomData<fn() -> O>,
 }
+
+/// How often, and how far apart, a run of unknown outcome is given back: longer than any write
+/// can be under way.
+const RELEASE_TRIES: u32 = 30;
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What one start and many starts have in common.
 #[derive(Clone)]
@@ -226,22 +233,42 @@ async fn start_claimed(
     };
     new.claimant = Some(claimant);
     let timeout_ms = new.timeout_ms;
-    let started = start_one(&client, new).await?;
+    let started = match start_one(&client, new).await {
+        Ok(started) => started,
+        Err(error) => {
+            if error.code() == Code::StoreUnavailable {
+                release_unknown(&client, lease);
+            }
+            return Err(error);
+        }
+    };
     if started.how == StartedHow::Claimed {
         run.created_at = started.at;
         run.started_at = Some(started.at);
         run.deadline_at =
             timeout_ms.map(|ms| Timestamp::from_millis(started.at.as_millis().saturating_add(ms)));
-        let claimed = Claimed {
-            lease,
-            run,
-            history: Vec::new(),
-            last_seq: 0,
-            builds: BTreeMap::new(),
-        };
+        let claimed =
+            Claimed { lease, run, history: Vec::new(), last_seq: 0, builds: BTreeMap::new() };
         worker.execute(reserved, claimed);
     }
     Ok(started)
+}
+
+/// Gives back a run that may have been started and claimed, by a write whose answer was lost: the
+/// caller is told that the outcome is unknown, so nobody would execute it. In the background,
+/// since the caller does not wait; more than once, since the lost write may still be under way.
+fn release_unknown(client: &Arc<Inner>, lease: Lease) {
+    let client = Arc::clone(client);
+    tokio::spawn(async move {
+        for _ in 0..RELEASE_TRIES {
+            let settle = Settle { records: Vec::new(), end: End::Released };
+            match client.store.settle(lease, settle).await {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(run = %lease.run, %error, "not released yet"),
+            }
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
+    });
 }
 
 /// The error of a refused start, which names the key as well as the run that has it.

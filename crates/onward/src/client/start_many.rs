@@ -26,9 +26,12 @@ pub struct StartMany<I> {
     workflow: String,
     options: StartOptions,
     items: Items<I>,
-    key: Option<Box<dyn Fn(&I) -> Key + Send>>,
+    key: Option<KeyOf<I>>,
     on_progress: Option<Box<dyn FnMut(Progress) + Send>>,
 }
+
+/// Makes the key of an item.
+type KeyOf<I> = Box<dyn Fn(&I) -> Key + Send>;
 
 enum Items<I> {
     Iter(Box<dyn Iterator<Item = I> + Send>),

@@ -34,7 +34,11 @@ impl Future for Sleep {
     /// A sleep cannot fail, so one that is used where it does not belong panics.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let misuse = self.misuse.take().or_else(|| self.board.check_place().err());
-        assert!(misuse.is_none(), "{}", misuse.map_or(String::new(), |failure| failure.to_string()));
+        assert!(
+            misuse.is_none(),
+            "{}",
+            misuse.map_or(String::new(), |failure| failure.to_string())
+        );
         let Some(leaf) = self.leaf else {
             let (leaf, _) = self.board.ask(&self.step, LeafKind::Timer, cx.waker());
             self.leaf = Some(leaf);

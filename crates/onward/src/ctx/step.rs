@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
+use crate::driver::panic_failure;
 use crate::driver::past::PastStep;
 use crate::driver::wake::{BodyWaker, Here};
-use crate::driver::panic_failure;
 use crate::model::step_id;
 use crate::retry::Tried;
 use crate::store::BoxFuture;

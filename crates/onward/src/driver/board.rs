@@ -245,12 +245,7 @@ impl Board {
     }
 
     /// Enters a leaf at its first poll, with what is known of its step.
-    pub(crate) fn ask(
-        &self,
-        step: &Arc<str>,
-        kind: LeafKind,
-        waker: &Waker,
-    ) -> (LeafId, PastStep) {
+    pub(crate) fn ask(&self, step: &Arc<str>, kind: LeafKind, waker: &Waker) -> (LeafId, PastStep) {
         let mut inner = self.lock();
         let mut known = inner.past.take(step).unwrap_or_default();
         let id = inner.leaf_next;

@@ -35,8 +35,7 @@ use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
 
 /// A workflow function, with its types erased.
-pub(crate) type Handler =
-    Arc<dyn Fn(Ctx, Json) -> Result<Function, crate::Error> + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Ctx, Json) -> Result<Function, crate::Error> + Send + Sync>;
 
 /// The future of a workflow function.
 pub(crate) type Function = Pin<Box<dyn Future<Output = Result<Json, Failure>> + Send>>;
@@ -235,6 +234,7 @@ impl Driver {
     fn heed_worker(&mut self) {
         let now = self.setting.store.clock().now();
         if self.deadline_at.is_some_and(|deadline| deadline <= now) {
+            self.deadline_at = None;
             self.control.stop(Stop::Deadline);
         }
         let Some(stop) = self.control.asked() else { return };
@@ -274,7 +274,9 @@ impl Driver {
         let next = self.board.next_alarm().map(|(due, _)| due);
         let stale = self.board.is_asked() && !self.setting.tenure.is_fresh();
         let retry = stale.then(|| self.setting.store.clock().now() + Duration::from_millis(20));
+        // A run that is stopping waits for its bodies and its grace time, not for the clock.
         let due = [next, self.deadline_at, retry].into_iter().flatten().min();
+        let due = due.filter(|_| self.stopping.is_none());
         if self.alarm.as_ref().map(|(at, _)| *at) == due {
             return;
         }

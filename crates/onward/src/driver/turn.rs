@@ -68,8 +68,7 @@ impl Driver {
         let function = self.function.as_mut()?;
         let began = Instant::now();
         let mut cx = Context::from_waker(&self.waker);
-        let polled =
-            std::panic::catch_unwind(AssertUnwindSafe(|| function.as_mut().poll(&mut cx)));
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| function.as_mut().poll(&mut cx)));
         let took = began.elapsed();
         if took > BLOCKING_POLL_WARN {
             let run = self.lease.run;

@@ -36,7 +36,8 @@ impl Hub {
             Topic::Work => Waiter::new(Arc::clone(&self.work), None),
             Topic::Run(run) => {
                 let notify = Arc::clone(lock(&self.runs).entry(run).or_default());
-                let leave = Leave { run, notify: Arc::clone(&notify), runs: Arc::clone(&self.runs) };
+                let leave =
+                    Leave { run, notify: Arc::clone(&notify), runs: Arc::clone(&self.runs) };
                 Waiter::new(notify, Some(leave))
             }
         }
@@ -89,10 +90,7 @@ impl Waiter {
 impl Future for Waiter {
     type Output = ();
 
-    fn poll(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.notified.as_mut().poll(cx)
     }
 }

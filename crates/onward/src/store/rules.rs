@@ -64,13 +64,18 @@ pub(crate) enum KeyMet {
     Taken,
 }
 
-/// What a start with this policy does when a run in `state` has its key.
-pub(crate) fn key_met(on_conflict: OnConflict, same_input: bool, state: RunState) -> KeyMet {
+/// What a start with this policy does when `run` has its key.
+///
+/// A run that is queued or running because of an earlier retry meets `RetryFailed` as it meets
+/// another `retry`: it is told that it goes on, so that a repeat after a lost answer is not
+/// counted as a duplicate.
+pub(crate) fn key_met(on_conflict: OnConflict, same_input: bool, run: &Run) -> KeyMet {
     match on_conflict {
         OnConflict::Replace => KeyMet::Replace,
         OnConflict::Reject => KeyMet::Taken,
         OnConflict::Existing | OnConflict::RetryFailed if !same_input => KeyMet::OtherInput,
-        OnConflict::RetryFailed if state == RunState::Failed => KeyMet::Retry,
+        OnConflict::RetryFailed if run.state == RunState::Failed => KeyMet::Retry,
+        OnConflict::RetryFailed if matches!(retrying(run), Ok(false)) => KeyMet::Retry,
         OnConflict::Existing | OnConflict::RetryFailed => KeyMet::Existing,
     }
 }
@@ -110,11 +115,7 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
         };
     }
     let pause = Duration::from_secs(1 << (crashes - SUSPECT_CRASHES)).min(CRASH_BACKOFF_MAX);
-    AfterLoss {
-        due_at: Some(now + pause),
-        waits_for: Some(Waits::Backoff { crashes }),
-        ..waiting
-    }
+    AfterLoss { due_at: Some(now + pause), waits_for: Some(Waits::Backoff { crashes }), ..waiting }
 }
 
 /// Whether a run is claimed alone, because it may be what kills its workers.
@@ -133,9 +134,5 @@ pub(crate) fn start_time(start_at: StartAt, now: Timestamp) -> Timestamp {
 
 /// The state of a run that may start at `start`: queued, or waiting for that time.
 pub(crate) fn state_at_start(start: Timestamp, now: Timestamp) -> (RunState, Option<Waits>) {
-    if start <= now {
-        (RunState::Queued, None)
-    } else {
-        (RunState::Waiting, Some(Waits::Start))
-    }
+    if start <= now { (RunState::Queued, None) } else { (RunState::Waiting, Some(Waits::Start)) }
 }

@@ -33,7 +33,11 @@ pub(super) async fn serve(
     mut stopped: watch::Receiver<bool>,
 ) {
     loop {
-        let sweeping = tokio::spawn(upkeep::sweep(Arc::clone(&shared.store), Arc::clone(&tenure), shared.lease));
+        let sweeping = tokio::spawn(upkeep::sweep(
+            Arc::clone(&shared.store),
+            Arc::clone(&tenure),
+            shared.lease,
+        ));
         let mut claiming = Claiming::new(&shared, &tenure);
         tokio::select! {
             () = claiming.keep_claiming() => {}

@@ -31,7 +31,7 @@ use crate::limits::{
     LINGER_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
 use crate::store::{Claimed, Store};
-use crate::{Code, Ctx, Error, Failure, Json, Workflow, WorkerId};
+use crate::{Code, Ctx, Error, Failure, Json, WorkerId, Workflow};
 
 /// A worker that is being set up; made by [`Onward::worker`](crate::Onward::worker).
 ///
@@ -188,7 +188,10 @@ impl WorkerBuilder {
             return option("a worker serves at least one queue".to_owned());
         }
         if self.concurrency == 0 || self.concurrency > CONCURRENCY_MAX {
-            return option(format!("concurrency {} is not 1 to {CONCURRENCY_MAX}", self.concurrency));
+            return option(format!(
+                "concurrency {} is not 1 to {CONCURRENCY_MAX}",
+                self.concurrency
+            ));
         }
         if self.lease < LEASE_MIN {
             return option(format!("a lease of {:?} is below {LEASE_MIN:?}", self.lease));
@@ -306,7 +309,8 @@ impl Shared {
         {
             return None;
         }
-        let tenure = self.current_tenure().filter(|tenure| tenure.is_fresh() && !tenure.is_over())?;
+        let tenure =
+            self.current_tenure().filter(|tenure| tenure.is_fresh() && !tenure.is_over())?;
         let place = self.crew.take_place()?;
         Some(Reserved { place, tenure, build: self.build.to_string() })
     }

@@ -43,9 +43,10 @@ pub(super) fn wake_due(state: &mut State, now: Timestamp) -> (usize, bool) {
 
 /// The runs that this claim took when it was first made.
 fn taken_before(state: &State, claim: &Claim) -> Vec<Claimed> {
-    let held = state.runs.values().filter(|row| {
-        row.run.worker == Some(claim.worker) && row.ticket == Some(claim.ticket)
-    });
+    let held = state
+        .runs
+        .values()
+        .filter(|row| row.run.worker == Some(claim.worker) && row.ticket == Some(claim.ticket));
     held.map(Row::claimed).collect()
 }
 
@@ -89,9 +90,7 @@ fn marks(state: &State, worker: WorkerId) -> Vec<Mark> {
     let marked = state.runs.values().map(|row| &row.run).filter(|run| {
         run.state == RunState::Running && run.worker == Some(worker) && run.cancel_at.is_some()
     });
-    marked
-        .map(|run| Mark { lease: Lease { run: run.id, worker, attempt: run.attempt } })
-        .collect()
+    marked.map(|run| Mark { lease: Lease { run: run.id, worker, attempt: run.attempt } }).collect()
 }
 
 impl Row {

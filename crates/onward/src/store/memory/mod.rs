@@ -171,17 +171,7 @@ impl Store for MemoryStore {
     }
 
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept> {
-        let answer = self.transact_quietly(|state, now| {
-            let swept = sweep::sweep(state, &sweep, now)?;
-            Ok((swept.woken + swept.taken.len(), swept))
-        });
-        Box::pin(async move {
-            let (moved, swept) = answer.await?;
-            if moved > 0 {
-                self.hub.notify_all();
-            }
-            Ok(swept)
-        })
+        self.transact(|state, now| sweep::sweep(state, &sweep, now))
     }
 
     fn prune(&self, prune: Prune) -> Answer<'_, Pruned> {

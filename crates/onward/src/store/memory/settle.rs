@@ -3,11 +3,7 @@
 use super::*;
 use crate::{Code, Json};
 
-pub(super) fn record(
-    state: &mut State,
-    lease: Lease,
-    records: Vec<Record>,
-) -> Result<(), Error> {
+pub(super) fn record(state: &mut State, lease: Lease, records: Vec<Record>) -> Result<(), Error> {
     let new = not_yet_there(state, lease, records);
     if new.is_empty() {
         return Ok(());

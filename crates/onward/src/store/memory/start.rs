@@ -40,7 +40,7 @@ fn meet_key(
     let same_input = state
         .live_key(new.workflow.clone(), key.key.clone(), now)
         .is_some_and(|row| row.fingerprint == key.fingerprint);
-    let met = rules::key_met(key.on_conflict, same_input, row.run.state);
+    let met = rules::key_met(key.on_conflict, same_input, &row.run);
     match met {
         KeyMet::Replace => return replace(state, new, holder, now),
         KeyMet::Retry => {
@@ -60,12 +60,7 @@ fn meet_key(
 
 /// Ends the run that has the key and starts the new one behind it: behind the run that one was
 /// itself waiting for, if it ends at once.
-fn replace(
-    state: &mut State,
-    new: NewRun,
-    old: RunId,
-    now: Timestamp,
-) -> Result<Started, Error> {
+fn replace(state: &mut State, new: NewRun, old: RunId, now: Timestamp) -> Result<Started, Error> {
     let ahead = match &state.row(old)?.run.waits_for {
         Some(Waits::Behind { run, .. }) => *run,
         _ => old,
@@ -81,6 +76,8 @@ fn replace(
         row.run.successor = Some(new.id);
         behind = Some(ahead);
     }
+    // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
+    let new = NewRun { claimant: None, ..new };
     let started = insert(state, new, behind, now);
     Ok(Started { how: StartedHow::Replaced(old), ..started })
 }

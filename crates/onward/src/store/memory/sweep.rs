@@ -30,8 +30,9 @@ pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<
     let lost = mark_lost(state, sweep, now);
     let (taken, more_to_take) = take_back(state, sweep.worker, now);
     let (woken, more_to_wake) = claim::wake_due(state, now);
-    mend_stuck(state, sweep.worker, now);
-    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake })
+    let more_to_mend = mend_stuck(state, sweep.worker, now);
+    let more = more_to_take || more_to_wake || more_to_mend;
+    Ok(Swept { lost, taken, woken, more })
 }
 
 fn mark_lost(state: &mut State, sweep: &Sweep, now: Timestamp) -> Vec<WorkerId> {
@@ -63,20 +64,22 @@ fn take_back(state: &mut State, sweeper: WorkerId, now: Timestamp) -> (Vec<RunId
     (taken, more)
 }
 
-/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under.
-fn mend_stuck(state: &mut State, sweeper: WorkerId, now: Timestamp) {
-    let Some(row) = state.workers.get(&sweeper) else { return };
+/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says
+/// whether more are left.
+fn mend_stuck(state: &mut State, sweeper: WorkerId, now: Timestamp) -> bool {
+    let Some(row) = state.workers.get(&sweeper) else { return false };
     let worker = row.worker.clone();
-    let mendable = state.runs.values_mut().filter(|row| {
+    let mut mendable = state.runs.values_mut().filter(|row| {
         matches!(row.run.waits_for, Some(Waits::Stuck { .. }))
             && !row.run.stuck_builds.contains(&worker.build)
             && worker.workflows.contains(&row.run.workflow)
             && worker.queues.contains(&row.run.queue)
     });
-    for row in mendable.take(SWEEP_BATCH_MAX) {
+    for row in mendable.by_ref().take(SWEEP_BATCH_MAX) {
         row.run.crashes = 0;
         row.queue(now);
     }
+    mendable.next().is_some()
 }
 
 impl Row {

@@ -49,8 +49,12 @@ pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
 /// Lets the run that waits behind an ended one go.
 pub(super) fn release_successor(tx: &mut Tx<'_>, next: Option<RunId>) -> Result<(), Fault> {
     let Some(next) = next else { return Ok(()) };
-    let Some(mut row) = row::by_id(tx.conn, next)? else { return Ok(()) };
-    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else { return Ok(()) };
+    let Some(mut row) = row::by_id(tx.conn, next)? else {
+        return Ok(());
+    };
+    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else {
+        return Ok(());
+    };
     (row.run.state, row.run.waits_for) = rules::state_at_start(start_at, tx.now);
     row.run.due_at = Some(start_at.max(tx.now));
     row.run.wakes += 1;
@@ -94,11 +98,7 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
 }
 
 /// Keeps what a late repeat of the current attempt's settle is recognised by.
-pub(super) fn keep_trace(
-    tx: &Tx<'_>,
-    row: &Row,
-    settled: Option<Settled>,
-) -> Result<(), Fault> {
+pub(super) fn keep_trace(tx: &Tx<'_>, row: &Row, settled: Option<Settled>) -> Result<(), Fault> {
     let build = row.run.build.as_deref().unwrap_or_default();
     let params = params![row.no, row.run.attempt, build, settled.map(settled_text)];
     tx.execute(include_str!("sql/settle_keep.sql"), params)?;

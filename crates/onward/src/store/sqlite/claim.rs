@@ -88,11 +88,7 @@ struct Candidate {
     no: i64,
 }
 
-fn take(
-    tx: &mut Tx<'_>,
-    claim: &Claim,
-    served: &[(&str, &str)],
-) -> Result<Vec<Claimed>, Fault> {
+fn take(tx: &mut Tx<'_>, claim: &Claim, served: &[(&str, &str)]) -> Result<Vec<Claimed>, Fault> {
     let limit = match claim.mode {
         ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
         ClaimMode::Suspect => claim.limit.min(1),
@@ -106,7 +102,9 @@ fn take(
     let mut runs = Vec::with_capacity(candidates.len());
     let mut bytes = 0;
     for candidate in candidates {
-        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else { continue };
+        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else {
+            continue;
+        };
         runs.push(give(tx, claim, candidate.no, claimed)?);
         bytes += size;
         if bytes > CLAIM_BYTES_MAX {
@@ -155,7 +153,9 @@ fn queued(
 fn is_kept_off(row: &rusqlite::Row<'_>, build: &str) -> Result<bool, Fault> {
     let cancel_asked = row.get_ref(4)?.as_i64_or_null().is_ok_and(|time| time.is_some());
     let builds = row.get_ref(5)?.as_bytes_or_null().unwrap_or_default();
-    let Some(builds) = builds.filter(|_| !cancel_asked) else { return Ok(false) };
+    let Some(builds) = builds.filter(|_| !cancel_asked) else {
+        return Ok(false);
+    };
     let builds: Vec<String> = serde_json::from_slice(builds).unwrap_or_default();
     Ok(builds.iter().any(|stuck| stuck == build))
 }
@@ -176,13 +176,8 @@ fn any(
 
 /// Gives the run to the claim's worker, in a new attempt.
 fn give(tx: &mut Tx<'_>, claim: &Claim, no: i64, mut claimed: Claimed) -> Result<Claimed, Fault> {
-    let params = params![
-        no,
-        worker_blob(claim.worker),
-        claim.ticket,
-        claim.build,
-        tx.now.as_millis()
-    ];
+    let params =
+        params![no, worker_blob(claim.worker), claim.ticket, claim.build, tx.now.as_millis()];
     tx.execute(include_str!("sql/claim_take.sql"), params)?;
     let run = &mut claimed.run;
     run.state = RunState::Running;
@@ -249,12 +244,8 @@ fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(
         builds.push(claim.build.clone());
     }
     let waits_for: Waits = row::corrupt(fault);
-    let params = params![
-        no,
-        json_text(&waits_for)?,
-        Code::CorruptRecord.as_str(),
-        json_text(&builds)?
-    ];
+    let params =
+        params![no, json_text(&waits_for)?, Code::CorruptRecord.as_str(), json_text(&builds)?];
     tx.execute(include_str!("sql/claim_corrupt.sql"), params)?;
     tracing::warn!(run = ?id.map(run_id), "a run cannot be read and is set aside");
     id.map(run_id).into_iter().for_each(|run| tx.changed(run));

@@ -43,16 +43,11 @@ impl<T, F> Job<T, F> {
         Self { verb, points, answer: None, caller: None }
     }
 
-    /// Where the answer arrives once the write is queued.
+    /// Where the answer arrives.
     pub(super) fn receiver(&mut self) -> oneshot::Receiver<Result<T, Error>> {
         let (caller, receiver) = oneshot::channel();
         self.caller = Some(caller);
         receiver
-    }
-
-    /// The answer of a write that was committed in place.
-    pub(super) fn into_answer(self) -> Option<Result<T, Error>> {
-        self.answer
     }
 }
 

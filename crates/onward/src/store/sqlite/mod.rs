@@ -13,6 +13,7 @@ mod look;
 mod open;
 mod prune;
 mod reader;
+mod record;
 mod row;
 mod settle;
 mod start;
@@ -40,7 +41,7 @@ const SMALL_START: usize = 4;
 
 /// How long a write waits for another program's write lock, unless told otherwise: longer than
 /// any commit or checkpoint takes, shorter than a lease.
-pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// A store in one SQLite file, on disk when a write returns: write-ahead log, synced at every
 /// commit. Writes that come together share a commit.
@@ -71,6 +72,11 @@ impl Default for SqliteOptions {
 impl SqliteStore {
     /// Opens the file, or creates it. Blocks: it may have to wait for another program.
     ///
+    /// ```no_run
+    /// let store = onward::store::SqliteStore::open("onward.db")?;
+    /// # Ok::<(), onward::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `store_unavailable` when the folder is missing, `store_read_only`, `store_locked`,
     /// `store_full`, `store_corrupt`, and `schema_too_new` for a file of a newer version.
@@ -82,10 +88,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// As [`open`](SqliteStore::open).
-    pub fn open_with(
-        path: impl AsRef<Path>,
-        options: SqliteOptions,
-    ) -> Result<Self, crate::Error> {
+    pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, crate::Error> {
         let path = path.as_ref().to_owned();
         let SqliteOptions { clock, busy_timeout } = options;
         let conn = open::writer(&path, busy_timeout)?;
@@ -109,17 +112,6 @@ impl SqliteStore {
     pub fn writer_pragma(&self, pragma: &str) -> Option<i64> {
         let conn = self.writer.connection();
         conn.query_row(&format!("pragma {pragma}"), [], |row| row.get(0)).ok()
-    }
-
-    /// The plan of a statement of this store by the name of its file, for tests that no hot
-    /// statement scans.
-    #[doc(hidden)]
-    pub fn plan(&self, sql: &str) -> Vec<String> {
-        let conn = self.writer.connection();
-        let plan = row::all(&conn, &format!("explain query plan {sql}"), [], |row| {
-            Ok(row.get(3)?)
-        });
-        plan.unwrap_or_default()
     }
 
     fn small<T: Send + 'static>(
@@ -198,7 +190,7 @@ impl Store for SqliteStore {
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
         let points = Points { before: "record.before_commit", after: "record.after_commit" };
-        let verb = move |tx: &mut Tx<'_>| settle::record(tx, lease, &records);
+        let verb = move |tx: &mut Tx<'_>| record::record(tx, lease, &records);
         self.writer.submit(Job::new(verb, Some(points)), Size::Small)
     }
 

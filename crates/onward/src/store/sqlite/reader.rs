@@ -42,20 +42,17 @@ impl Readers {
         })
     }
 
-    fn look_here<T>(
-        &self,
-        look: impl FnOnce(&Connection) -> Result<T, Fault>,
-    ) -> Result<T, Error> {
+    fn look_here<T>(&self, look: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Error> {
         let idle = self.idle().pop();
         let conn = idle.map_or_else(|| open::reader(&self.path, self.busy_timeout), Ok)?;
         let snapshot = conn.unchecked_transaction().map_err(Fault::from)?;
-        let looked = look(&snapshot)?;
+        let looked = look(&snapshot);
         drop(snapshot);
         let mut idle = self.idle();
         if idle.len() < IDLE_MAX {
             idle.push(conn);
         }
-        Ok(looked)
+        Ok(looked?)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {

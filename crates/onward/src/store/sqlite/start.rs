@@ -31,7 +31,9 @@ fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault> {
     if let Some(started) = started_before(tx, new)? {
         return Ok(started);
     }
-    let Some(key) = &new.key else { return insert(tx, new, None) };
+    let Some(key) = &new.key else {
+        return insert(tx, new, None);
+    };
     let sql = include_str!("sql/start_key_holder.sql");
     let params = params![new.workflow, key.key, tx.now.as_millis()];
     let holder = row::first(tx.conn, sql, params, |row| {
@@ -69,7 +71,7 @@ fn meet_key(
     same_input: bool,
 ) -> Result<Started, Fault> {
     let (run, at) = (holder.run.id, holder.run.created_at);
-    let met = rules::key_met(key.on_conflict, same_input, holder.run.state);
+    let met = rules::key_met(key.on_conflict, same_input, &holder.run);
     match met {
         KeyMet::Replace => return replace(tx, new, holder),
         KeyMet::Retry => {
@@ -92,8 +94,7 @@ fn add_duplicate(
     new: &NewRun,
     same_input: bool,
 ) -> Result<(), Fault> {
-    let params =
-        params![holder.no, run_blob(new.id), tx.now.as_millis(), new.caller, same_input];
+    let params = params![holder.no, run_blob(new.id), tx.now.as_millis(), new.caller, same_input];
     if tx.execute(include_str!("sql/start_duplicate.sql"), params)? == 0 {
         return Ok(());
     }
@@ -127,7 +128,9 @@ fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<Started, Fault>
         tx.changed(ahead);
         behind = Some(ahead);
     }
-    let started = insert(tx, new, behind)?;
+    // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
+    let new = NewRun { claimant: None, ..new.clone() };
+    let started = insert(tx, &new, behind)?;
     Ok(Started { how: StartedHow::Replaced(old), ..started })
 }
 

@@ -69,8 +69,8 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let lost = mark_lost(tx, sweep, dead)?;
     let (taken, more_to_take) = take_back(tx, sweep.worker)?;
     let (woken, more_to_wake) = wake_due(tx)?;
-    mend_stuck(tx, sweep.worker)?;
-    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake })
+    let more_to_mend = mend_stuck(tx, sweep.worker)?;
+    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake || more_to_mend })
 }
 
 fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {
@@ -102,7 +102,9 @@ fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), F
         let sql = include_str!("sql/sweep_holder.sql");
         let holder: Option<Option<[u8; 16]>> =
             row::first(tx.conn, sql, [&last], |row| Ok(row.get(0)?))?;
-        let Some(holder) = holder.flatten() else { break };
+        let Some(holder) = holder.flatten() else {
+            break;
+        };
         last = holder.to_vec();
         let worker = worker_id(holder);
         if worker == sweeper || !tx.is_lost(worker)? {
@@ -163,11 +165,12 @@ fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under.
+/// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says
+/// whether more are left.
 ///
 /// Runs that are stuck under the same builds stand together in their index, so those that the
 /// sweeper may not mend cost one step however many they are.
-fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(), Fault> {
+fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<bool, Fault> {
     let mut last = String::new();
     let mut mendable: Vec<(RunId, i64)> = Vec::new();
     let mut worker = None;
@@ -179,7 +182,7 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(), Fault> {
         let stuck: Vec<String> = serde_json::from_str(&builds).unwrap_or_default();
         if !stuck.contains(&served_by.build) {
             for (queue, workflow) in served(&served_by.queues, &served_by.workflows) {
-                let params = params![builds, queue, workflow, row::limit(SWEEP_BATCH_MAX)];
+                let params = params![builds, queue, workflow, row::limit(SWEEP_BATCH_MAX + 1)];
                 let sql = include_str!("sql/sweep_stuck.sql");
                 mendable.append(&mut row::all(tx.conn, sql, params, |row| {
                     Ok((run_id(row.get(1)?), row.get(0)?))
@@ -189,13 +192,14 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(), Fault> {
         last = builds;
     }
     mendable.sort_unstable();
+    let more = mendable.len() > SWEEP_BATCH_MAX;
     mendable.truncate(SWEEP_BATCH_MAX);
     for (run, no) in mendable {
         tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
         tx.changed(run);
         tx.work();
     }
-    Ok(())
+    Ok(more)
 }
 
 fn next_stuck_builds(tx: &Tx<'_>, last: &str) -> Result<Option<String>, Fault> {

@@ -1,23 +1,27 @@
 //! The writer: one connection, and the queue of writes that wait for it.
 //!
-//! Owns: which writes share a commit. A write that finds the connection free and nobody queued
-//! commits in place, on its caller's thread. Any other is queued, and the writer's thread takes
-//! whatever arrived during the commit before as one transaction. Never waits for more to come,
-//! and never lets a write overtake one that was submitted before it.
+//! Owns: which writes share a commit. Every write is queued, and the writer's thread takes
+//! whatever arrived during the commit before as one transaction. A small write that is alone in
+//! the queue and finds the connection free commits in place instead, on its caller's thread,
+//! which spares it two thread hops. Never waits for more to come, and never lets a write overtake
+//! one that was submitted before it: writes are taken from the queue in order, and only by who
+//! holds the connection.
 //!
-//! Nothing is stranded: the thread is told of every queued write, and takes its batch only while
-//! it holds the connection.
+//! Nothing is stranded: the thread is told of each queued write, or else the caller's future sees
+//! to it, at its first poll or when it is dropped.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use tokio::sync::oneshot;
 
 use super::commit::{self, Job, Write};
 use super::fault::Fault;
@@ -62,9 +66,29 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     writes: VecDeque<Box<dyn Write>>,
+    /// Writes taken out so far: the place of the first one that is still here.
+    taken: u64,
+    /// Writes in the last commit of the thread. More than one means that callers come together,
+    /// and that the next should meet in the queue rather than commit in place.
+    last_batch: usize,
     closed: bool,
     /// How the thread sleeps, so that it is told only when it must be.
     sleep: Sleep,
+}
+
+impl Queue {
+    /// Takes the first writes out.
+    fn take(&mut self, count: usize) -> VecDeque<Box<dyn Write>> {
+        let rest = self.writes.split_off(count.min(self.writes.len()));
+        let taken = std::mem::replace(&mut self.writes, rest);
+        self.taken += taken.len() as u64;
+        taken
+    }
+
+    /// Whether the write in this place is the only one here.
+    fn is_alone(&self, place: u64) -> bool {
+        self.taken == place && self.writes.len() == 1
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -101,31 +125,16 @@ impl Writer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Submits a write; it is made whether or not the answer is awaited.
+    /// Submits a write. Its place among the writes is taken here, at the call; it is made when the
+    /// answer is first polled or dropped, or sooner.
     pub(super) fn submit<T, F>(&self, mut job: Job<T, F>, size: Size) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        let shared = &self.shared;
-        if size == Size::Small
-            && let Some(conn) = shared.free_connection()
-        {
-            if shared.commit_in_place(&conn, &mut job) {
-                drop(conn);
-                let answer = job.into_answer().unwrap_or_else(|| Err(no_answer()));
-                return Box::pin(ready(answer));
-            }
-            // Another process writes, which may take long: the thread waits for it instead. The
-            // connection is still held, so nothing can overtake.
-            let receiver = job.receiver();
-            shared.push(|queue| queue.writes.push_front(Box::new(job)));
-            drop(conn);
-            return Box::pin(async { receiver.await.unwrap_or_else(|_| Err(no_answer())) });
-        }
         let receiver = job.receiver();
-        shared.push(|queue| queue.writes.push_back(Box::new(job)));
-        Box::pin(async { receiver.await.unwrap_or_else(|_| Err(no_answer())) })
+        let place = self.shared.push(Box::new(job), size);
+        Box::pin(Submitted { shared: Arc::clone(&self.shared), receiver, place })
     }
 
     /// Says that somebody begins to wait, so that other processes' commits matter.
@@ -149,7 +158,10 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.push(|queue| queue.closed = true);
+        let mut queue = lock(&self.shared.queue);
+        queue.closed = true;
+        self.shared.wake(&mut queue);
+        drop(queue);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -157,52 +169,72 @@ impl Drop for Writer {
 }
 
 impl Shared {
-    /// The connection, if it is free and nobody is queued for it.
-    fn free_connection(&self) -> Option<MutexGuard<'_, Connection>> {
-        let conn = match self.conn.try_lock() {
-            Ok(conn) => conn,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        lock(&self.queue).writes.is_empty().then_some(conn)
+    /// Queues a write. The thread is told at once, unless the write may be committed in place by
+    /// its first poll: then its place is returned, and whoever holds that sees to it.
+    fn push(&self, write: Box<dyn Write>, size: Size) -> Option<u64> {
+        let mut queue = lock(&self.queue);
+        let place = queue.taken + queue.writes.len() as u64;
+        let alone = queue.writes.is_empty() && queue.last_batch <= 1;
+        queue.writes.push_back(write);
+        if alone && size == Size::Small {
+            return Some(place);
+        }
+        self.wake(&mut queue);
+        None
     }
 
-    /// Commits a lone write on its caller's thread; `false` when another process is writing.
-    fn commit_in_place(&self, conn: &Connection, write: &mut dyn Write) -> bool {
+    fn wake(&self, queue: &mut Queue) {
+        if queue.sleep != Sleep::Awake {
+            queue.sleep = Sleep::Awake;
+            self.ready.notify_one();
+        }
+    }
+
+    /// Commits the write in `place` on this thread if it is alone and the connection is free;
+    /// otherwise the thread does.
+    fn commit_in_place(&self, place: u64) {
+        let conn = match self.conn.try_lock() {
+            Ok(conn) => Some(conn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let mut queue = lock(&self.queue);
+        match conn {
+            Some(conn) if queue.is_alone(place) => {
+                let batch = queue.take(1);
+                drop(queue);
+                batch.into_iter().for_each(|write| self.commit_lone(&conn, write));
+            }
+            _ => self.wake(&mut queue),
+        }
+    }
+
+    /// Commits a write that was alone, without waiting for another process that writes: that may
+    /// take long, so the thread waits instead. Until the connection is let go nothing overtakes.
+    fn commit_lone(&self, conn: &Connection, mut write: Box<dyn Write>) {
         let _ = conn.busy_timeout(Duration::ZERO);
-        let mut writes = [write];
+        let mut writes = [&mut *write as &mut dyn Write];
         let committed = commit::commit(conn, self.clock.as_ref(), &mut writes);
         let _ = conn.busy_timeout(self.busy_timeout);
         match committed {
             Ok(changes) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 changes.tell(&self.hub);
-                true
             }
-            Err(fault) if fault.is_locked() => false,
-            Err(fault) => {
-                commit::refuse_all(&mut writes, &fault);
-                true
+            Err(fault) if fault.is_locked() => {
+                let mut queue = lock(&self.queue);
+                queue.taken -= 1;
+                queue.writes.push_front(write);
+                return self.wake(&mut queue);
             }
+            Err(fault) => commit::refuse_all(&mut writes, &fault),
         }
-    }
-
-    fn push(&self, change: impl FnOnce(&mut Queue)) {
-        let mut queue = lock(&self.queue);
-        change(&mut queue);
-        if queue.sleep != Sleep::Awake {
-            self.wake(&mut queue);
-        }
-    }
-
-    fn wake(&self, queue: &mut Queue) {
-        queue.sleep = Sleep::Awake;
-        self.ready.notify_one();
+        write.answer();
     }
 
     /// The thread: commits what is queued, and in between looks at the other processes.
     fn serve(&self) {
-        let mut seen = None;
+        let mut seen = version(&lock(&self.conn));
         let mut looked = Instant::now();
         loop {
             let open = self.sleep(looked);
@@ -224,8 +256,7 @@ impl Shared {
         if queue.writes.is_empty() && !queue.closed {
             let watched = self.hub.is_watched();
             queue.sleep = if watched { Sleep::Brief } else { Sleep::Deep };
-            let pause =
-                if watched { LOOK_EVERY.saturating_sub(looked.elapsed()) } else { DOZE };
+            let pause = if watched { LOOK_EVERY.saturating_sub(looked.elapsed()) } else { DOZE };
             let waited = self.ready.wait_timeout(queue, pause);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             queue.sleep = Sleep::Awake;
@@ -239,11 +270,16 @@ impl Shared {
             return;
         }
         let conn = lock(&self.conn);
-        let mut batch: Vec<Box<dyn Write>> = {
+        let mut batch = {
             let mut queue = lock(&self.queue);
-            let count = queue.writes.len().min(COMMIT_BATCH_MAX);
-            queue.writes.drain(..count).collect()
+            let batch = queue.take(COMMIT_BATCH_MAX);
+            queue.last_batch = batch.len();
+            batch
         };
+        // A lone write may have been committed in place meanwhile.
+        if batch.is_empty() {
+            return;
+        }
         let mut writes: Vec<&mut dyn Write> =
             batch.iter_mut().map(|write| &mut **write as &mut dyn Write).collect();
         match commit::commit(&conn, self.clock.as_ref(), &mut writes) {
@@ -257,15 +293,46 @@ impl Shared {
         batch.into_iter().for_each(Write::answer);
     }
 
-    /// Wakes every waiter if another process wrote. On this connection the version moves only
-    /// by others' commits.
+    /// Wakes every waiter if another process wrote since the last look.
     fn look_at_others(&self, seen: &mut Option<i64>) {
         let Ok(conn) = self.conn.try_lock() else { return };
-        let version = conn.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
-        let Ok(version) = version else { return };
-        if seen.replace(version).is_some_and(|seen| seen != version) {
-            drop(conn);
+        let version = version(&conn);
+        drop(conn);
+        if std::mem::replace(seen, version) != version {
             self.hub.notify_all();
+        }
+    }
+}
+
+/// A number that moves with every commit of another connection, and with none of this one.
+fn version(conn: &Connection) -> Option<i64> {
+    conn.pragma_query_value(None, "data_version", |row| row.get(0)).ok()
+}
+
+/// A write whose answer is awaited.
+struct Submitted<T> {
+    shared: Arc<Shared>,
+    receiver: oneshot::Receiver<Result<T, Error>>,
+    /// Its place, until somebody has seen to its commit.
+    place: Option<u64>,
+}
+
+impl<T> Future for Submitted<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(place) = self.place.take() {
+            self.shared.commit_in_place(place);
+        }
+        let answer = ready!(Pin::new(&mut self.receiver).poll(cx));
+        Poll::Ready(answer.unwrap_or_else(|_| Err(no_answer())))
+    }
+}
+
+impl<T> Drop for Submitted<T> {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            self.shared.wake(&mut lock(&self.shared.queue));
         }
     }
 }

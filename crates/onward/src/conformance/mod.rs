@@ -1,0 +1,352 @@
+//! The suite that every store must pass, public so that an outside store can prove itself.
+//!
+//! Owns: what the verbs of [`Store`](crate::store::Store) promise, as cases that could fail, and
+//! the stage on which they play. Never names a store: [`Harness`] opens it.
+//!
+//! A store's own test file is three lines more than its harness:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use onward::TestClock;
+//! use onward::conformance::Harness;
+//! use onward::store::{MemoryStore, Store};
+//!
+//! struct Memory(Arc<MemoryStore>);
+//!
+//! impl Harness for Memory {
+//!     async fn open(clock: TestClock) -> Self {
+//!         Memory(Arc::new(MemoryStore::with_clock(Arc::new(clock))))
+//!     }
+//!
+//!     fn store(&self) -> Arc<dyn Store> {
+//!         self.0.clone()
+//!     }
+//! }
+//!
+//! onward::conformance_suite!(Memory);
+//! # fn main() {}
+//! ```
+//!
+//! Each case becomes one test on a fresh store. The crate that invokes the macro needs `tokio`
+//! with the features `macros` and `rt-multi-thread`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::wildcard_imports,
+    reason = "cases are tests: to panic is how they fail"
+)]
+
+mod sample;
+mod snapshot;
+
+pub mod stage;
+
+mod lossy;
+
+pub mod cancel;
+pub mod claim;
+pub mod continuation;
+pub mod crash;
+pub mod key;
+pub mod lease;
+pub mod list;
+pub mod lost_answer;
+pub mod park;
+pub mod prune;
+pub mod record;
+pub mod replace;
+pub mod retry;
+pub mod settle;
+pub mod start;
+pub mod stuck;
+pub mod sweep;
+pub mod wait;
+
+pub use lossy::{Death, LossyStore};
+pub use stage::{Harness, Snapshot, Stage};
+
+/// Makes one test of every case, on stores that the given [`Harness`] opens.
+#[macro_export]
+macro_rules! conformance_suite {
+    ($harness:ty) => {
+        $crate::conformance_cases! {
+            $harness =>
+            start {
+                started_run_is_queued_as_asked
+                start_twice
+                start_twice_after_the_end
+                starts_are_answered_in_order
+                one_refused_start_leaves_the_others
+                delayed_start_waits
+                timeout_counts_from_the_start_time
+                past_start_time_is_due_now
+                claimant_holds_the_new_run
+                claimed_start_twice
+                claimed_start_repeated_with_stale_lease
+                start_by_claimant_with_stale_lease
+                unknown_claimant_gets_nothing
+                claimant_does_not_get_a_delayed_run
+                claimant_does_not_get_an_existing_run
+                claimant_does_not_get_a_replacing_run
+            }
+            key {
+                concurrent_starts_with_one_key_make_one_run
+                same_key_and_input_is_the_same_run
+                same_key_with_another_input_is_refused
+                same_key_of_another_workflow_is_another_run
+                keys_are_compared_exactly
+                one_key_twice_in_a_batch_is_one_run
+                reject_refuses_the_same_input_too
+                finished_run_keeps_its_key
+                retry_failed_continues_a_failed_run
+                retry_failed_start_twice
+                retry_failed_leaves_other_runs_alone
+                expired_key_is_free_and_its_run_stays
+                duplicates_are_counted_and_told_apart
+                duplicate_start_twice
+                duplicates_kept_are_bounded
+            }
+            replace {
+                replacing_a_queued_run_ends_it
+                replacing_a_running_run_waits_for_its_end
+                replaced_run_that_fails_lets_the_new_one_go
+                replacing_a_waiting_run_waits_for_its_end
+                replacing_a_run_behind_takes_its_place
+                replacing_a_finished_run_starts_at_once
+                replacing_run_keeps_its_delay
+                replacing_start_twice
+                replacing_run_waits_through_a_loss
+            }
+            claim {
+                claim_order_is_priority_then_due_time_then_id
+                claim_raises_the_attempt_and_names_the_holder
+                delayed_run_is_claimed_at_its_time
+                woken_run_is_ordered_by_its_due_time
+                claim_takes_only_what_it_serves
+                claim_takes_no_more_than_its_limit
+                claim_is_bounded
+                claim_of_none_only_reads
+                claim_tells_marks_to_the_holder_only
+                claim_tells_the_next_due_time
+                claim_brings_the_history_without_voided_records
+                claim_tells_the_builds_of_earlier_attempts
+                claim_twice
+                claim_twice_after_a_settle
+                claim_with_stale_lease
+                claim_of_an_unknown_worker_is_refused
+                concurrent_claims_never_share_a_run
+                claim_racing_a_sweep_strands_no_run
+            }
+            lease {
+                join_twice
+                join_with_stale_lease
+                renew_moves_the_lease
+                renew_twice
+                renew_with_stale_lease
+                renew_of_an_unknown_worker_is_refused
+                expired_lease_is_not_lost_until_swept
+                lost_worker_can_do_nothing
+                leave_queues_its_runs_at_once
+                leave_is_not_a_crash
+                leave_twice
+                leave_with_stale_lease
+                leave_of_an_unknown_worker_is_no_error
+                handles_share_the_leases
+            }
+            record {
+                records_are_kept_as_written
+                record_twice
+                record_again_with_more_adds_the_rest
+                record_with_stale_lease
+                record_of_an_earlier_attempt_is_refused
+                late_repeat_of_a_record_is_known
+                late_record_that_differs_is_refused
+                same_record_of_another_attempt_is_not_mine
+                two_holders_cannot_finish_one_step
+                second_result_of_a_step_is_refused_whole
+                second_record_in_one_place_is_refused_whole
+                settle_with_a_clash_is_refused_whole
+                failed_tries_precede_one_result
+                refused_record_leaves_its_neighbours
+                ended_run_accepts_no_record
+                record_on_an_unknown_run_is_refused
+            }
+            settle {
+                completed_run_shows_its_output
+                failed_run_shows_its_failure
+                released_run_is_queued
+                settle_completed_twice
+                settle_failed_twice
+                settle_cancelled_twice
+                settle_continued_twice
+                settle_parked_twice
+                settle_parked_when_woken_twice
+                settle_stuck_twice
+                settle_released_twice
+                settle_completed_with_stale_lease
+                settle_failed_with_stale_lease
+                settle_cancelled_with_stale_lease
+                settle_continued_with_stale_lease
+                settle_parked_with_stale_lease
+                settle_stuck_with_stale_lease
+                settle_released_with_stale_lease
+                settle_under_another_attempt_is_refused
+                late_repeat_of_a_park_is_known
+                late_repeat_of_a_failed_settle_is_known
+                late_repeat_of_a_settle_by_a_lost_worker_is_known
+            }
+            park {
+                parked_run_shows_what_it_waits_for
+                due_timer_wakes_for_a_claim
+                timer_due_while_nobody_lived_still_wakes
+                park_until_a_past_time_is_due_at_once
+                wake_before_the_park_queues_at_once
+                wake_after_the_park_queues_the_run
+                wake_before_the_claim_is_known_to_it
+                wake_racing_a_park_is_never_lost
+                wakes_are_counted_over_attempts
+            }
+            stuck {
+                stuck_run_says_why
+                stuck_run_is_kept_from_its_build
+                another_build_gets_a_stuck_run
+                stuck_run_remembers_every_build
+                sweep_mends_only_what_it_serves
+                cancelled_stuck_run_is_open_to_any_build
+                retry_opens_a_stuck_run
+                wake_before_stuck_queues_at_once
+            }
+            continuation {
+                continuation_inherits_all_but_the_history
+                continuation_takes_the_key
+                marked_run_does_not_go_on
+                late_repeat_of_a_continuation_is_known
+                run_behind_moves_along
+            }
+            cancel {
+                cancelled_queued_run_ends_at_once
+                cancelled_delayed_run_never_wakes
+                cancelled_running_run_is_marked
+                cancelled_waiting_run_is_queued_with_the_mark
+                cancelled_queued_run_with_records_is_marked
+                cancel_twice
+                cancel_of_an_ended_run_is_refused
+                cancel_of_a_cancelled_run_is_no_error
+                cancelled_run_accepts_no_record
+                completion_wins_over_a_mark
+                mark_survives_a_lost_worker
+                cancel_of_an_unknown_run_says_so
+            }
+            retry {
+                retry_voids_the_failure_that_ended_the_run
+                retried_step_is_recorded_again
+                retry_without_a_failed_step_voids_nothing
+                retried_run_has_no_deadline
+                retry_twice
+                retry_of_a_run_that_did_not_fail_is_refused
+                retry_is_forgotten_after_the_next_settle
+                run_that_fails_again_is_retried_again
+                retry_of_an_unknown_run_says_so
+            }
+            sweep {
+                sweep_takes_the_runs_of_expired_workers
+                sweep_twice
+                sweep_with_stale_lease
+                sweep_never_takes_itself
+                sweep_leaves_expired_leases_when_told
+                sweep_wakes_what_is_due
+                sweep_of_due_runs_is_bounded
+                sweep_of_lost_runs_is_bounded
+                lost_worker_cannot_write_what_is_not_yet_taken
+                sweep_of_stuck_runs_is_bounded
+                concurrent_sweeps_take_each_run_once
+            }
+            crash {
+                loss_without_a_record_counts
+                loss_with_a_record_resets_the_count
+                settle_resets_the_count
+                suspect_waits_longer_each_time
+                suspect_is_claimed_alone
+                suspect_that_settles_is_one_no_more
+                crash_loop_waits_for_help
+                crash_loop_is_mended_by_another_build
+                crash_loop_is_mended_by_a_retry
+                marked_run_is_never_held_back
+                claimed_start_of_a_lost_worker_is_taken
+            }
+            lost_answer {
+                lost_answer_of_a_start
+                lost_answer_of_a_join
+                lost_answer_of_a_renewal
+                lost_answer_of_a_leave
+                lost_answer_of_a_claim
+                lost_answer_of_a_record
+                lost_answer_of_a_record_before_a_loss
+                lost_answer_of_a_settle
+                lost_answer_of_a_release
+                lost_answer_of_a_park_that_was_woken
+                lost_answer_of_a_cancel
+                lost_answer_of_a_retry
+                lost_answer_of_a_sweep
+                lost_answer_of_a_prune
+            }
+            wait {
+                waiter_made_before_a_settle_resolves
+                waiter_for_work_resolves_at_a_start
+                waiter_for_work_resolves_at_a_mark
+                every_waiter_resolves_at_a_cancel
+                waiter_for_work_resolves_at_a_retry
+                waiter_for_work_resolves_at_a_takeover
+                waiter_for_work_resolves_when_a_run_behind_is_let_go
+            }
+            list {
+                run_is_found_by_id_and_by_key
+                handles_share_the_runs
+                every_filter_holds_back_what_does_not_fit
+                filter_by_time_includes_its_beginning_only
+                every_tag_of_a_filter_must_fit
+                pages_are_stable_while_runs_are_added
+                full_last_page_says_so
+                page_is_bounded
+                history_comes_in_pages
+                history_of_an_unknown_run_says_so
+                stats_count_runs_and_workers
+                stats_leave_out_lost_workers
+            }
+            prune {
+                prune_never_touches_live_runs
+                prune_spares_young_runs
+                prune_keeps_to_the_given_states
+                prune_is_bounded
+                prune_is_bounded_whatever_its_limit
+                dry_run_deletes_nothing
+                prune_twice
+                prune_frees_the_keys_of_pruned_runs_only
+                prune_leaves_a_key_that_went_on
+                prune_takes_the_history_along
+            }
+        }
+    };
+}
+
+/// Makes one test of each case that is named, by subject.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($harness:ty => $($subject:ident { $($case:ident)* })*) => {
+        $(
+            mod $subject {
+                #[allow(unused_imports, reason = "the harness may be named by its path")]
+                use super::*;
+                $(
+                    #[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn $case() {
+                        let stage = $crate::conformance::Stage::open::<$harness>().await;
+                        $crate::conformance::$subject::$case(&stage).await;
+                    }
+                )*
+            }
+        )*
+    };
+}

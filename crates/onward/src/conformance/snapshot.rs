@@ -1,0 +1,59 @@
+//! A snapshot: all that a store shows, to compare before with after, and one store with another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::limits::PAGE_ROWS_MAX;
+use crate::store::{Duplicates, Query, Stats, Store, Which};
+use crate::{Record, Run, RunId};
+
+/// All that a store shows, to compare.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// The runs, newest first.
+    pub runs: Vec<Run>,
+    /// Their histories.
+    pub histories: Vec<Vec<Record>>,
+    /// What came with their keys and was suppressed.
+    pub duplicates: Vec<Duplicates>,
+    /// Which run has each key that any run came with.
+    pub keys: BTreeMap<(String, String), Option<RunId>>,
+    /// Counts and workers.
+    pub stats: Stats,
+}
+
+impl Snapshot {
+    /// What the store shows now.
+    pub async fn of(store: &dyn Store) -> Self {
+        let runs = all_runs(store).await;
+        let mut histories = Vec::new();
+        let mut duplicates = Vec::new();
+        for run in &runs {
+            histories.push(store.history(run.id, None, PAGE_ROWS_MAX).await.unwrap().records);
+            duplicates.push(store.duplicates(run.id).await.unwrap());
+        }
+        let named: BTreeSet<_> = (runs.iter())
+            .filter_map(|run| Some((run.workflow.clone(), run.key.clone()?)))
+            .collect();
+        let mut keys = BTreeMap::new();
+        for (workflow, key) in named {
+            let which = Which::Key { workflow: workflow.clone(), key: key.clone() };
+            keys.insert((workflow, key), store.get(which).await.unwrap().map(|run| run.id));
+        }
+        let mut stats = store.stats().await.unwrap();
+        stats.workers.sort_by_key(|worker| worker.id);
+        Self { runs, histories, duplicates, keys, stats }
+    }
+}
+
+async fn all_runs(store: &dyn Store) -> Vec<Run> {
+    let mut query = Query { limit: PAGE_ROWS_MAX, ..Query::default() };
+    let mut runs = Vec::new();
+    loop {
+        let page = store.list(query.clone()).await.unwrap();
+        runs.extend(page.runs);
+        query.before = runs.last().map(|run| run.id);
+        if !page.more {
+            return runs;
+        }
+    }
+}

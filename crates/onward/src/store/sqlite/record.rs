@@ -1,0 +1,142 @@
+//! Records: what a step did, written once, under a lease.
+
+use std::borrow::Cow;
+
+use rusqlite::params;
+
+use super::fault::Fault;
+use super::row::{self, json_text, run_blob, signed, worker_blob};
+use super::tx::Tx;
+use crate::store::{Conflict, Error, Lease};
+use crate::{Entry, Record, Timestamp};
+
+/// Adds records to a run's history.
+///
+/// The usual case costs one look at the run's row and one insert per record; only when the fence
+/// or an index refuses does it look at what is there.
+pub(super) fn record(tx: &mut Tx<'_>, lease: Lease, records: &[Record]) -> Result<(), Fault> {
+    let held =
+        row::first(tx.conn, include_str!("sql/record_fence.sql"), [run_blob(lease.run)], |row| {
+            Ok((row.get::<_, i64>(0)?, holds(row, lease)?))
+        })?;
+    let (no, holds) = held.unzip();
+    if holds == Some(true) && !tx.is_lost(lease.worker)? {
+        return add(tx, lease, no.unwrap_or_default(), records);
+    }
+    for record in records {
+        if !is_there(tx, lease, no.unwrap_or_default(), record)? {
+            return Err(Error::LeaseLost.into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a row that begins with number, state, attempt and worker is held under this lease.
+pub(super) fn holds(row: &rusqlite::Row<'_>, lease: Lease) -> Result<bool, Fault> {
+    Ok(row.get_ref(1)?.as_bytes().is_ok_and(|state| state == b"running")
+        && row.get::<_, u32>(2)? == lease.attempt
+        && row.get::<_, Option<[u8; 16]>>(3)? == Some(worker_blob(lease.worker)))
+}
+
+/// Adds records under a lease that holds. Refused, it has written nothing.
+pub(super) fn add(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) -> Result<(), Fault> {
+    for (place, record) in records.iter().enumerate() {
+        if insert(tx, lease, no, record)? == Inserted::Refused {
+            for earlier in &records[..place] {
+                let params = params![no, signed(earlier.seq)];
+                tx.execute(include_str!("sql/record_remove.sql"), params)?;
+            }
+            return add_new(tx, lease, no, records);
+        }
+    }
+    if !records.is_empty() {
+        tx.changed(lease.run);
+    }
+    Ok(())
+}
+
+/// Adds those records of which no identical one is there, or none when one of them clashes.
+fn add_new(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) -> Result<(), Fault> {
+    let mut new = Vec::new();
+    for record in records {
+        if !is_there(tx, lease, no, record)? {
+            new.push(record);
+        }
+    }
+    for (place, record) in new.iter().enumerate() {
+        let ends = record.entry.kind().is_final();
+        let params = params![no, signed(record.seq), ends, record.step];
+        let among_new = new[..place].iter().any(|earlier| {
+            let both_end = ends && earlier.entry.kind().is_final();
+            earlier.seq == record.seq || (both_end && earlier.step == record.step)
+        });
+        if among_new || tx.exists(include_str!("sql/record_clash.sql"), params)? {
+            return Err(Error::Conflict(Conflict::Record { run: lease.run }).into());
+        }
+    }
+    for record in new {
+        if insert(tx, lease, no, record)? == Inserted::Refused {
+            return Err(Fault::data(format!("record {} of run {no} is refused", record.seq)));
+        }
+    }
+    tx.changed(lease.run);
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Inserted {
+    Done,
+    /// An index has such a record; nothing was written.
+    Refused,
+}
+
+fn insert(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<Inserted, Fault> {
+    let (body, next_at) = columns(&record.entry)?;
+    let result = tx.conn.prepare_cached(include_str!("sql/record_add.sql"))?.execute(params![
+        no,
+        signed(record.seq),
+        record.step,
+        record.entry.kind().as_str(),
+        body,
+        record.try_number,
+        lease.attempt,
+        record.began_at.as_millis(),
+        record.at.as_millis(),
+        next_at,
+        record.foreign,
+        record.voided_at.map(Timestamp::as_millis),
+    ]);
+    match result {
+        Ok(_) => Ok(Inserted::Done),
+        Err(error) if Fault::is_constraint(&error) => Ok(Inserted::Refused),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a first write of this record left its row.
+fn is_there(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<bool, Fault> {
+    let (body, next_at) = columns(&record.entry)?;
+    let params = params![
+        no,
+        signed(record.seq),
+        record.step,
+        record.entry.kind().as_str(),
+        body,
+        record.try_number,
+        lease.attempt,
+        next_at,
+    ];
+    tx.exists(include_str!("sql/record_same.sql"), params)
+}
+
+/// The columns `body` and `next_at` of an entry.
+fn columns(entry: &Entry) -> Result<(Option<Cow<'_, str>>, Option<i64>), Fault> {
+    Ok(match entry {
+        Entry::Done(json) => (Some(Cow::Borrowed(json.as_str())), None),
+        Entry::Failed(failure) => (Some(Cow::Owned(json_text(failure)?)), None),
+        Entry::TryFailed { failure, next_at } => {
+            (Some(Cow::Owned(json_text(failure)?)), Some(next_at.as_millis()))
+        }
+        Entry::Began | Entry::Fired => (None, None),
+    })
+}

@@ -1,0 +1,143 @@
+CREATE TABLE attempts (
+    run integer not null,
+    attempt integer not null,
+    build text not null,
+    settled text,
+    primary key (run, attempt)
+) strict, without rowid;
+
+CREATE TABLE duplicates (
+    no integer primary key,
+    run integer not null,
+    start blob not null,
+    at integer not null,
+    caller text not null,
+    same_input integer not null
+) strict;
+
+CREATE INDEX duplicates_run on duplicates (run);
+
+CREATE TABLE inputs (
+    no integer primary key,
+    input text not null,
+    tags text
+) strict;
+
+CREATE TABLE keys (
+    workflow text not null,
+    key text not null,
+    run integer not null,
+    fingerprint blob not null,
+    expires_at integer,
+    primary key (workflow, key)
+) strict, without rowid;
+
+CREATE TABLE outputs (
+    no integer primary key,
+    output text,
+    failure text
+) strict;
+
+CREATE TABLE records (
+    no integer primary key,
+    run integer not null,
+    seq integer not null,
+    step text not null,
+    kind text not null,
+    body text,
+    try_number integer not null,
+    attempt integer not null,
+    began_at integer not null,
+    at integer not null,
+    next_at integer,
+    foreign_await integer not null,
+    voided_at integer
+) strict;
+
+CREATE UNIQUE INDEX records_seq on records (run, seq);
+
+CREATE UNIQUE INDEX records_step on records (run, step)
+where kind in ('done', 'failed', 'fired') and voided_at is null;
+
+CREATE TABLE runs (
+    no integer primary key,
+    id blob not null,
+    state text not null,
+    attempt integer not null,
+    worker blob,
+    ticket integer,
+    wakes integer not null,
+    crashes integer not null,
+    priority integer not null,
+    due_at integer,
+    cancel_at integer,
+    paused_at integer,
+    finished_at integer,
+    workflow text not null,
+    queue text not null,
+    build text,
+    successor blob,
+    waits_for text,
+    stuck text,
+    stuck_builds text,
+    key text,
+    created_at integer not null,
+    started_at integer,
+    deadline_at integer,
+    retried_at integer,
+    failed_step text,
+    duplicates integer not null,
+    continued_from blob,
+    continued_as blob
+) strict;
+
+CREATE UNIQUE INDEX runs_id on runs (id);
+
+CREATE INDEX runs_queued on runs (queue, workflow, priority desc, due_at, id)
+where state = 'queued' and crashes < 3 and paused_at is null;
+
+CREATE INDEX runs_suspect on runs (queue, workflow, priority desc, due_at, id)
+where state = 'queued' and crashes >= 3 and paused_at is null;
+
+CREATE INDEX runs_paused on runs (queue)
+where state = 'queued' and paused_at is not null;
+
+CREATE INDEX runs_waiting on runs (due_at, id)
+where state = 'waiting';
+
+CREATE INDEX runs_running on runs (worker, ticket)
+where state = 'running';
+
+CREATE INDEX runs_marked on runs (worker)
+where state = 'running' and cancel_at is not null;
+
+CREATE INDEX runs_stuck on runs (stuck_builds, queue, workflow, id)
+where stuck is not null;
+
+CREATE INDEX runs_finished on runs (state, finished_at, id)
+where finished_at is not null;
+
+CREATE INDEX runs_key on runs (key, id)
+where key is not null;
+
+CREATE TABLE tags (
+    name text not null,
+    value text not null,
+    run integer not null,
+    primary key (name, value, run)
+) strict, without rowid;
+
+CREATE TABLE workers (
+    id blob primary key,
+    build text not null,
+    place text not null,
+    queues text not null,
+    workflows text not null,
+    lease_ms integer not null,
+    lease_until integer not null,
+    lost integer not null
+) strict, without rowid;
+
+CREATE INDEX workers_live on workers (id)
+where lost = 0;
+

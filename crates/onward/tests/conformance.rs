@@ -1,0 +1,82 @@
+//! The conformance suite on the stores of this crate.
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::sync::Arc;
+
+use onward::TestClock;
+use onward::conformance::Harness;
+use onward::store::{MemoryStore, Store};
+
+mod memory {
+    use super::*;
+
+    struct Memory(Arc<MemoryStore>);
+
+    impl Harness for Memory {
+        async fn open(clock: TestClock) -> Self {
+            Memory(Arc::new(MemoryStore::with_clock(Arc::new(clock))))
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            self.0.clone()
+        }
+    }
+
+    onward::conformance_suite!(Memory);
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use onward::store::{SqliteOptions, SqliteStore};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Two handles on one file, as two processes have them.
+    struct Sqlite {
+        store: Arc<SqliteStore>,
+        other: Arc<SqliteStore>,
+        _folder: TempDir,
+    }
+
+    impl Harness for Sqlite {
+        async fn open(clock: TestClock) -> Self {
+            let folder = TempDir::new().unwrap();
+            let path = folder.path().join("onward.db");
+            let open = || {
+                let clock = Arc::new(clock.clone());
+                let options = SqliteOptions { clock, ..SqliteOptions::default() };
+                Arc::new(SqliteStore::open_with(&path, options).unwrap())
+            };
+            Sqlite { store: open(), other: open(), _folder: folder }
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            self.store.clone()
+        }
+
+        fn other(&self) -> Arc<dyn Store> {
+            self.other.clone()
+        }
+    }
+
+    onward::conformance_suite!(Sqlite);
+}
+
+/// A case that the suite does not list would never execute.
+#[test]
+fn every_case_is_in_the_suite() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/conformance");
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+    let suite = read(&std::path::Path::new(folder).join("mod.rs"));
+    let listed: Vec<&str> = suite.lines().map(str::trim).collect();
+    for file in std::fs::read_dir(folder).unwrap() {
+        for line in read(&file.unwrap().path()).lines() {
+            let name = line.strip_prefix("pub async fn ");
+            let name = name.and_then(|rest| rest.strip_suffix("(stage: &Stage) {"));
+            if let Some(name) = name {
+                assert!(listed.contains(&name), "{name} is not listed");
+            }
+        }
+    }
+}

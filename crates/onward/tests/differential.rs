@@ -1,0 +1,138 @@
+//! Two stores, one story: random calls applied to both, every answer and the whole visible state
+//! compared.
+//!
+//! The calls are made to mean something: leases come from earlier claims, repeats from earlier
+//! calls, and the clock moves past leases, timers and keys. A failure shrinks to a short story.
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+#[path = "differential/story.rs"]
+mod story;
+#[path = "differential/world.rs"]
+mod world;
+
+use std::sync::Arc;
+
+use onward::TestClock;
+use onward::conformance::{Harness, Snapshot, Stage};
+use onward::store::{MemoryStore, Store};
+use proptest::prelude::*;
+
+use story::{Scene, story};
+use world::World;
+
+struct Memory(Arc<MemoryStore>);
+
+impl Harness for Memory {
+    async fn open(clock: TestClock) -> Self {
+        Memory(Arc::new(MemoryStore::with_clock(Arc::new(clock))))
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// The suite's own check: a store agrees with itself, so whatever differs is the store's.
+    #[test]
+    fn memory_agrees_with_memory(story in story()) {
+        compare::<Memory, Memory>(story);
+    }
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use onward::store::{SqliteOptions, SqliteStore};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct Sqlite {
+        store: Arc<SqliteStore>,
+        _folder: TempDir,
+    }
+
+    impl Harness for Sqlite {
+        async fn open(clock: TestClock) -> Self {
+            let folder = TempDir::new().unwrap();
+            let options = SqliteOptions { clock: Arc::new(clock), ..SqliteOptions::default() };
+            let store = SqliteStore::open_with(folder.path().join("onward.db"), options).unwrap();
+            Sqlite { store: Arc::new(store), _folder: folder }
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            self.store.clone()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn memory_agrees_with_sqlite(story in story()) {
+            compare::<Memory, Sqlite>(story);
+        }
+    }
+}
+
+/// Plays the story on both stores and compares what they say and show.
+fn compare<A: Harness, B: Harness>(story: Vec<Scene>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (left, right) = (Stage::open::<A>().await, Stage::open::<B>().await);
+        let mut world = World::default();
+        for call in world.prelude() {
+            same_answers(&mut world, &left, &right, &call).await;
+        }
+        for scene in story {
+            match scene {
+                Scene::Pass(ms) => pass(&left, &right, ms),
+                Scene::Death { place, times } => {
+                    for _ in 0..times {
+                        for call in world.last_claims(place) {
+                            same_answers(&mut world, &left, &right, &call).await;
+                        }
+                        pass(&left, &right, world::DEATH_MS);
+                        for call in world.after_death(place) {
+                            same_answers(&mut world, &left, &right, &call).await;
+                        }
+                    }
+                }
+                scene => {
+                    if let Some(call) = world.call(&left, &scene).await {
+                        same_answers(&mut world, &left, &right, &call).await;
+                    }
+                }
+            }
+        }
+        same_sight(&left, &right).await;
+        for call in world.finale() {
+            same_answers(&mut world, &left, &right, &call).await;
+        }
+        same_sight(&left, &right).await;
+    });
+}
+
+fn pass(left: &Stage, right: &Stage, ms: u64) {
+    left.pass(ms);
+    right.pass(ms);
+}
+
+async fn same_answers(world: &mut World, left: &Stage, right: &Stage, call: &world::Call) {
+    let answer = call.make(left.store.as_ref()).await;
+    let other = call.make(right.store.as_ref()).await;
+    assert_eq!(answer.text, other.text, "the stores answer {call:?} differently");
+    world.learn(call, answer);
+}
+
+async fn same_sight(left: &Stage, right: &Stage) {
+    let one = Snapshot::of(left.store.as_ref()).await;
+    let two = Snapshot::of(right.store.as_ref()).await;
+    assert_eq!(one, two, "the stores show different states");
+}

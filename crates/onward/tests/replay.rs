@@ -1,0 +1,179 @@
+//! P8: results reach the workflow function in the order they were recorded, live and on replay,
+//! so plain combinators choose the same way again after a crash at any point.
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+#[path = "replay/theatre.rs"]
+mod theatre;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::stream::{FuturesUnordered, StreamExt};
+use onward::{Ctx, Failure};
+
+use theatre::{Script, Shuffle, crash_everywhere};
+
+/// A step that takes a shuffled time, and notes when its result is delivered.
+async fn noted(ctx: &Ctx, shuffle: &Shuffle, name: &str) -> Result<String, Failure> {
+    let value = ctx
+        .step(name, |_| async {
+            tokio::time::sleep(shuffle.pause()).await;
+            Ok::<_, Failure>(format!("{name} by {}", shuffle.attempt()))
+        })
+        .await?;
+    shuffle.note(name);
+    Ok(value)
+}
+
+async fn noted_sleep(ctx: &Ctx, shuffle: &Shuffle, name: &str) {
+    ctx.sleep(shuffle.fixed_pause(name)).await;
+    shuffle.note(name);
+}
+
+#[test]
+fn join_chooses_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let branch = async |name: &str| {
+                let first = noted(&ctx, &shuffle, &format!("{name} 1")).await?;
+                let second = noted(&ctx, &shuffle, &format!("{name} 2")).await?;
+                Ok::<_, Failure>(vec![first, second])
+            };
+            let (a, b, c, ()) = tokio::join!(
+                branch("a"),
+                branch("b"),
+                branch("c"),
+                noted_sleep(&ctx, &shuffle, "$sleep"),
+            );
+            Ok([a?, b?, c?].concat())
+        })
+    };
+    crash_everywhere(script);
+}
+
+#[test]
+fn select_chooses_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let mut won = Vec::new();
+            for round in 1..=4 {
+                let names = [format!("left {round}"), format!("right {round}")];
+                let pause = shuffle.fixed_pause(&names[0]);
+                won.push(tokio::select! {
+                    left = noted(&ctx, &shuffle, &names[0]) => left?,
+                    right = noted(&ctx, &shuffle, &names[1]) => right?,
+                    () = ctx.sleep(pause) => {
+                        shuffle.note(&sleep_name(round));
+                        "slept".to_owned()
+                    }
+                });
+            }
+            won.push(noted(&ctx, &shuffle, "last").await?);
+            Ok(won)
+        })
+    };
+    crash_everywhere(script);
+}
+
+fn sleep_name(number: u32) -> String {
+    if number == 1 { "$sleep".to_owned() } else { format!("$sleep#{number}") }
+}
+
+/// More than 30 futures: `join_all` then polls only the children that were woken.
+#[test]
+fn join_all_chooses_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let names: Vec<_> = (0..40).map(|number| format!("part {number}")).collect();
+            let parts = names.iter().map(|name| noted(&ctx, &shuffle, name));
+            let mut all: Vec<_> = join_all(parts).await.into_iter().collect::<Result<_, _>>()?;
+            all.push(noted(&ctx, &shuffle, "last").await?);
+            Ok(all)
+        })
+    };
+    crash_everywhere(script);
+}
+
+#[test]
+fn futures_unordered_chooses_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let names: Vec<_> = (0..8).map(|number| format!("part {number}")).collect();
+            let mut parts: FuturesUnordered<_> =
+                names.iter().map(|name| noted(&ctx, &shuffle, name)).collect();
+            let mut order = Vec::new();
+            while let Some(part) = parts.next().await {
+                order.push(part?);
+                // A step between two results: it must fall between the same two again.
+                if order.len() == 3 {
+                    order.push(noted(&ctx, &shuffle, "between").await?);
+                }
+            }
+            Ok(order)
+        })
+    };
+    crash_everywhere(script);
+}
+
+/// A future that is polled, put aside and polled again later, while others take their turn.
+#[test]
+fn a_future_put_aside_keeps_its_result() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let mut aside = Box::pin(noted(&ctx, &shuffle, "aside"));
+            let first = tokio::select! {
+                aside = &mut aside => return Ok(vec![aside?]),
+                first = noted(&ctx, &shuffle, "first") => first?,
+            };
+            let second = noted(&ctx, &shuffle, "second").await?;
+            Ok(vec![first, second, aside.await?])
+        })
+    };
+    crash_everywhere(script);
+}
+
+/// Branches that speak over a channel: the function wakes itself within one poll.
+#[test]
+fn branches_that_talk_choose_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let (send, mut receive) = tokio::sync::mpsc::channel(1);
+            let sender = async {
+                for number in 0..3 {
+                    let value = noted(&ctx, &shuffle, &format!("made {number}")).await?;
+                    let _ = send.send(value).await;
+                }
+                drop(send);
+                Ok::<_, Failure>(())
+            };
+            let receiver = async {
+                let mut got = Vec::new();
+                while let Some(value) = receive.recv().await {
+                    got.push(value);
+                    got.push(noted(&ctx, &shuffle, &format!("used {}", got.len())).await?);
+                }
+                Ok::<_, Failure>(got)
+            };
+            let (sent, got) = tokio::join!(sender, receiver);
+            sent?;
+            got
+        })
+    };
+    crash_everywhere(script);
+}
+
+/// Long sleeps park the run, so every wake is a replay.
+#[test]
+fn parked_timers_fire_in_the_same_order_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let nap = async |ms: u64, name: &str| {
+                ctx.sleep(Duration::from_millis(ms)).await;
+                shuffle.note(name);
+            };
+            tokio::join!(nap(60, "$sleep"), nap(30, "$sleep#2"), nap(90, "$sleep#3"));
+            Ok(vec![noted(&ctx, &shuffle, "last").await?])
+        })
+    };
+    crash_everywhere(script);
+}

@@ -1,0 +1,210 @@
+//! Plays a workflow, kills its process at each write, and plays on.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward::conformance::{Death, LossyStore};
+use onward::store::{MemoryStore, Store};
+use onward::{Ctx, Entry, Failure, Onward, Record, RunHandle, RunState, Workflow};
+
+const PLAY: Workflow<(), Vec<String>> = Workflow::named("play");
+
+/// The body of a workflow under test.
+pub(crate) type Script =
+    fn(Ctx, Shuffle) -> Pin<Box<dyn Future<Output = Result<Vec<String>, Failure>> + Send>>;
+
+/// Times that differ from attempt to attempt, and the order in which results came.
+#[derive(Clone)]
+pub(crate) struct Shuffle {
+    seed: u64,
+    attempt: usize,
+    /// What was delivered in each execution of the function in this process.
+    notes: Arc<Mutex<Vec<Vec<String>>>>,
+    execution: usize,
+    drawn: Arc<Mutex<u64>>,
+}
+
+impl Shuffle {
+    fn new(seed: u64, attempt: usize) -> Self {
+        Self { seed, attempt, notes: Arc::default(), execution: 0, drawn: Arc::default() }
+    }
+
+    fn next_execution(&self) -> Self {
+        let mut notes = self.notes.lock().unwrap();
+        notes.push(Vec::new());
+        Self { execution: notes.len() - 1, ..self.clone() }
+    }
+
+    pub(crate) fn attempt(&self) -> usize {
+        self.attempt
+    }
+
+    /// A pause that depends on the attempt: on replay bodies finish in another order.
+    pub(crate) fn pause(&self) -> Duration {
+        let mut drawn = self.drawn.lock().unwrap();
+        *drawn += 1;
+        let mixed = mix(self.seed ^ ((self.attempt as u64) << 32) ^ *drawn);
+        Duration::from_micros(mixed % 3_000)
+    }
+
+    /// A pause that belongs to a name: a sleep is part of the workflow and must not change.
+    pub(crate) fn fixed_pause(&self, name: &str) -> Duration {
+        let mixed = name.bytes().fold(self.seed, |sum, byte| mix(sum ^ u64::from(byte)));
+        Duration::from_millis(1 + mixed % 3)
+    }
+
+    pub(crate) fn note(&self, name: &str) {
+        self.notes.lock().unwrap()[self.execution].push(name.to_owned());
+    }
+}
+
+fn mix(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}
+
+/// Lets the process die before and after its 1st, 2nd, 3rd … write, until it gets through.
+pub(crate) fn crash_everywhere(script: Script) {
+    for (seed, death) in [(11, Death::Before), (12, Death::After), (13, Death::Before)] {
+        for writes in 0.. {
+            if play(script, seed, writes, death) == Played::Through {
+                assert!(writes > 3, "the play must have something to crash");
+                break;
+            }
+            assert!(writes < 1_000, "the play does not end");
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Played {
+    Crashed,
+    Through,
+}
+
+/// Plays with deaths `writes` apart, so that each attempt gets a little further. A single death
+/// would leave later replays of replays untested.
+fn play(script: Script, seed: u64, writes: usize, death: Death) -> Played {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let mut before: Vec<String> = Vec::new();
+    let mut run = None;
+    let mut crashes = 0;
+    for attempt in 1.. {
+        let shuffle = Shuffle::new(seed, attempt);
+        let store = Arc::new(LossyStore::around(Arc::clone(&inner)));
+        // The first attempt dies early, the later ones have time to replay and go on.
+        let life = if attempt == 1 { writes } else { writes + 4 };
+        if attempt < 4 {
+            store.die_after(life, death);
+        }
+        let ended = one_process(&store, script, &shuffle, &mut run);
+        let history = history(&inner, run.as_ref());
+        for notes in shuffle.notes.lock().unwrap().drain(..) {
+            let notes = recorded(notes, &history);
+            let common = before.len().min(notes.len());
+            assert_eq!(
+                before[..common],
+                notes[..common],
+                "process {attempt} took another way (seed {seed}, {death:?} write {writes})"
+            );
+            if notes.len() > before.len() {
+                before = notes;
+            }
+        }
+        if ended {
+            check_end(&inner, run.as_ref());
+            return if crashes == 0 { Played::Through } else { Played::Crashed };
+        }
+        crashes += 1;
+    }
+    Played::Through
+}
+
+/// One life of the process: a runtime of its own, dropped where it stands. Says whether the run
+/// ended in it.
+fn one_process(
+    store: &Arc<LossyStore>,
+    script: Script,
+    shuffle: &Shuffle,
+    run: &mut Option<onward::RunId>,
+) -> bool {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let ended = runtime.block_on(async {
+        let shuffle = shuffle.clone();
+        let onward = Onward::with_store(Arc::clone(store) as Arc<dyn Store>);
+        let life = async {
+            let _worker = onward
+                .worker()
+                .serve(PLAY, move |ctx: Ctx, ()| script(ctx, shuffle.next_execution()))
+                .linger(Duration::from_millis(20))
+                .start()
+                .await
+                .unwrap();
+            let handle = onward.start(PLAY, &()).key("the play").await.unwrap();
+            *run = Some(handle.id());
+            handle.ended().await.unwrap();
+        };
+        let deadline = Duration::from_secs(20);
+        tokio::select! {
+            () = life => true,
+            () = store.died() => false,
+            () = tokio::time::sleep(deadline) => panic!("the run neither ends nor dies"),
+        }
+    });
+    runtime.shutdown_background();
+    runtime_of_the_next(store, run);
+    ended
+}
+
+/// What the next process finds: the dead worker's runs are given back, as a sweep would do.
+fn runtime_of_the_next(store: &Arc<LossyStore>, run: &mut Option<onward::RunId>) {
+    let store = Arc::new(LossyStore::around(store.inner()));
+    block_on(async {
+        for worker in store.stats().await.unwrap().workers {
+            store.leave(worker.id).await.unwrap();
+        }
+        let onward = Onward::with_store(store);
+        if let Ok(handle) = onward.by_key(PLAY, "the play").await {
+            *run = Some(handle.id());
+        }
+    });
+}
+
+fn history(inner: &Arc<dyn Store>, run: Option<&onward::RunId>) -> Vec<Record> {
+    let Some(run) = run else { return Vec::new() };
+    let onward = Onward::with_store(Arc::clone(inner));
+    block_on(async { onward.run(*run).history().await.unwrap_or_default() })
+}
+
+/// The notes up to the first whose result is not in the store: a process that dies has seen at
+/// most one such result, and nothing that it did after that counts.
+fn recorded(notes: Vec<String>, history: &[Record]) -> Vec<String> {
+    let is_final = |record: &&Record| matches!(record.entry, Entry::Done(_) | Entry::Fired);
+    let known: Vec<_> = history.iter().filter(is_final).map(|record| &record.step).collect();
+    let unknown = notes.iter().filter(|note| !known.contains(note)).count();
+    assert!(unknown <= 1, "results were delivered that are not recorded: {notes:?}");
+    notes.into_iter().take_while(|note| known.contains(&note)).collect()
+}
+
+fn check_end(inner: &Arc<dyn Store>, run: Option<&onward::RunId>) {
+    let history = history(inner, run);
+    let onward = Onward::with_store(Arc::clone(inner));
+    let handle: RunHandle<Vec<String>> = onward.run(*run.unwrap()).of_type();
+    let status = block_on(handle.status()).unwrap();
+    assert_eq!(status.state, RunState::Completed, "{:?} {:?}", status.failure, status.waits_for);
+    let mut steps: Vec<_> = history.iter().map(|record| &record.step).collect();
+    steps.sort();
+    let all = steps.len();
+    steps.dedup();
+    assert_eq!(steps.len(), all, "one record per step");
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(future)
+}

@@ -1,0 +1,515 @@
+//! What is particular to the SQLite store: the file, its locks, its processes, its plans. What
+//! every store must do is in the conformance suite.
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used, reason = "a test may panic, outside its own function too")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use onward::store::*;
+use onward::store::{SqliteOptions, SqliteStore};
+use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
+use rusqlite::Connection;
+
+const WORKFLOW: &str = "index";
+
+fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+fn new_run() -> NewRun {
+    NewRun {
+        id: RunId::new(),
+        workflow: WORKFLOW.to_owned(),
+        queue: "default".to_owned(),
+        priority: 0,
+        input: json("{}"),
+        key: None,
+        start_at: StartAt::Now,
+        timeout_ms: None,
+        tags: BTreeMap::new(),
+        caller: "test".to_owned(),
+        claimant: None,
+    }
+}
+
+fn new_worker() -> NewWorker {
+    NewWorker {
+        id: WorkerId::new(),
+        build: "b1".to_owned(),
+        place: "here".to_owned(),
+        queues: vec!["default".to_owned()],
+        workflows: vec![WORKFLOW.to_owned()],
+        lease_ms: 10_000,
+    }
+}
+
+fn claim_of(worker: WorkerId, ticket: i64) -> Claim {
+    Claim {
+        worker,
+        ticket,
+        build: "b1".to_owned(),
+        queues: vec!["default".to_owned()],
+        workflows: vec![WORKFLOW.to_owned()],
+        limit: 100,
+        mode: ClaimMode::Ordinary,
+    }
+}
+
+async fn joined(store: &SqliteStore) -> WorkerId {
+    let worker = new_worker();
+    let id = worker.id;
+    store.join(worker).await.unwrap();
+    id
+}
+
+async fn started(store: &SqliteStore) -> RunId {
+    let run = new_run();
+    let id = run.id;
+    store.start(vec![run]).await.unwrap().remove(0).unwrap();
+    id
+}
+
+async fn claimed(store: &SqliteStore, worker: WorkerId, ticket: i64) -> Lease {
+    store.claim(claim_of(worker, ticket)).await.unwrap().runs[0].lease
+}
+
+fn done(store: &SqliteStore, seq: u64, step: &str) -> Record {
+    Record::new(seq, step, Entry::Done(json("1")), store.clock().now())
+}
+
+fn code(opened: Result<SqliteStore, onward::Error>) -> Code {
+    opened.map(|_| ()).unwrap_err().code()
+}
+
+fn impatient() -> SqliteOptions {
+    SqliteOptions { busy_timeout: Duration::from_millis(50), ..SqliteOptions::default() }
+}
+
+struct Temp {
+    folder: tempfile::TempDir,
+}
+
+impl Temp {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("onward.db")
+    }
+
+    fn open(&self) -> SqliteStore {
+        SqliteStore::open(self.path()).unwrap()
+    }
+
+    /// A connection behind the store's back.
+    fn raw(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
+    }
+}
+
+#[test]
+fn a_commit_is_synced() {
+    let temp = Temp::new();
+    let store = temp.open();
+    assert_eq!(store.writer_pragma("synchronous"), Some(2));
+    let mode: String = temp.raw().query_row("pragma journal_mode", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    assert_eq!(store.writer_pragma("page_size"), Some(4096));
+    assert_eq!(store.writer_pragma("application_id"), Some(0x4f6e_7764));
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_named() {
+    let temp = Temp::new();
+    drop(temp.open());
+    temp.raw().pragma_update(None, "user_version", 99).unwrap();
+    let error = SqliteStore::open(temp.path()).unwrap_err();
+    assert_eq!(error.code(), Code::SchemaTooNew);
+    assert!(error.to_string().contains("99"), "{error}");
+    assert!(error.to_string().contains("knows 1"), "{error}");
+}
+
+#[test]
+fn the_schema_is_the_one_on_paper() {
+    let temp = Temp::new();
+    drop(temp.open());
+    let conn = temp.raw();
+    let mut statement = conn
+        .prepare("select sql from sqlite_master where sql is not null order by tbl_name, rowid")
+        .unwrap();
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let schema: String = rows.map(|sql| sql.unwrap() + ";\n\n").collect();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite/schema.sql");
+    if std::env::var_os("ONWARD_WRITE_GOLDEN").is_some() {
+        std::fs::write(&golden, &schema).unwrap();
+    }
+    assert_eq!(schema, std::fs::read_to_string(golden).unwrap());
+}
+
+#[test]
+fn many_may_create_one_file_at_once() {
+    let temp = Temp::new();
+    let path = temp.path();
+    std::thread::scope(|scope| {
+        let opening: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| SqliteStore::open(&path).map(drop))).collect();
+        opening.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn files_that_cannot_be_used_get_their_codes() {
+    let temp = Temp::new();
+    let missing = temp.folder.path().join("no/such/onward.db");
+    assert_eq!(code(SqliteStore::open(missing)), Code::StoreUnavailable);
+
+    let text = temp.folder.path().join("text.db");
+    std::fs::write(&text, "this is not a database, whatever its name says. ".repeat(100)).unwrap();
+    assert_eq!(code(SqliteStore::open(text)), Code::StoreCorrupt);
+
+    assert_eq!(code(SqliteStore::open("/proc/onward.db")), Code::StoreReadOnly);
+    assert_eq!(code(SqliteStore::open(temp.folder.path())), Code::StoreReadOnly);
+}
+
+#[test]
+fn a_file_that_another_program_holds_is_locked() {
+    let temp = Temp::new();
+    let holder = temp.raw();
+    holder.execute_batch("begin exclusive").unwrap();
+    assert_eq!(code(SqliteStore::open_with(temp.path(), impatient())), Code::StoreLocked);
+}
+
+#[tokio::test]
+async fn a_write_past_the_busy_timeout_is_locked_and_then_goes() {
+    let temp = Temp::new();
+    let store = SqliteStore::open_with(temp.path(), impatient()).unwrap();
+    let holder = temp.raw();
+    holder.execute_batch("begin immediate").unwrap();
+    let run = new_run();
+    let refused = store.start(vec![run.clone()]).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable(Outage::Locked, _)), "{refused}");
+    holder.execute_batch("commit").unwrap();
+    let started = store.start(vec![run]).await.unwrap().remove(0).unwrap();
+    assert_eq!(started.how, StartedHow::New);
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_the_write_and_loses_nothing() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let kept = started(&store).await;
+    let pages = store.writer_pragma("page_count").unwrap();
+    store.writer_pragma(&format!("max_page_count = {pages}"));
+    let mut big = new_run();
+    big.input = Json::of(&"x".repeat(100_000)).unwrap();
+    let refused = store.start(vec![big.clone()]).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable(Outage::Full, _)), "{refused}");
+    assert!(store.get(Which::Id(kept)).await.unwrap().is_some());
+    assert!(store.get(Which::Id(big.id)).await.unwrap().is_none());
+
+    store.writer_pragma("max_page_count = 1000000");
+    store.start(vec![big.clone()]).await.unwrap().remove(0).unwrap();
+    assert!(store.get(Which::Id(big.id)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn two_stores_on_one_file_see_each_other_and_fence() {
+    let temp = Temp::new();
+    let clock = TestClock::new();
+    let open = || {
+        let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
+        SqliteStore::open_with(temp.path(), options).unwrap()
+    };
+    let (here, there) = (open(), open());
+    let run = started(&here).await;
+    let (first, second) = (joined(&here).await, joined(&there).await);
+    let lease = claimed(&here, first, 1).await;
+    assert_eq!(lease.run, run);
+    here.record(lease, vec![done(&here, 1, "a")]).await.unwrap();
+    assert!(there.claim(claim_of(second, 1)).await.unwrap().runs.is_empty());
+
+    clock.advance(Duration::from_secs(11));
+    there.renew(second).await.unwrap();
+    let swept = there.sweep(Sweep { worker: second, expired: ExpiredLeases::Take }).await.unwrap();
+    assert_eq!((swept.lost, swept.taken), (vec![first], vec![run]));
+    let stale = here.record(lease, vec![done(&here, 2, "b")]).await.unwrap_err();
+    assert!(matches!(stale, Error::LeaseLost));
+    here.record(lease, vec![done(&here, 1, "a")]).await.unwrap();
+
+    let taken = there.claim(claim_of(second, 2)).await.unwrap().runs.remove(0);
+    assert_eq!(taken.lease.attempt, 2);
+    assert_eq!(taken.history.len(), 1);
+    assert_eq!(taken.builds, BTreeMap::from([(1, "b1".to_owned())]));
+}
+
+#[tokio::test]
+async fn another_stores_commit_wakes_a_waiter() {
+    let temp = Temp::new();
+    let (here, there) = (temp.open(), temp.open());
+    let waiter = here.wait(Topic::Work);
+    started(&there).await;
+    tokio::time::timeout(Duration::from_secs(2), waiter).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stores_own_commits_wake_by_topic_only() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let quiet = store.wait(Topic::Run(RunId::new()));
+    let work = store.wait(Topic::Work);
+    started(&store).await;
+    work.await;
+    let woken = tokio::time::timeout(Duration::from_millis(400), quiet).await;
+    assert!(woken.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_come_together_share_a_commit() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    let runs: Vec<NewRun> = (0..100).map(|_| new_run()).collect();
+    store.start(runs).await.unwrap();
+    let leases: Vec<Lease> = (store.claim(claim_of(worker, 1)).await.unwrap().runs)
+        .into_iter()
+        .map(|claimed| claimed.lease)
+        .collect();
+    let before = store.commits();
+    let writes = (1..=20).flat_map(|seq| {
+        let store = &store;
+        leases
+            .iter()
+            .map(move |lease| store.record(*lease, vec![done(store, seq, &format!("step {seq}"))]))
+    });
+    for answer in join_all(writes).await {
+        answer.unwrap();
+    }
+    let commits = store.commits() - before;
+    assert!(commits < 200, "2000 writes took {commits} commits");
+    let history = store.history(leases[0].run, None, 100).await.unwrap();
+    assert_eq!(history.records.len(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_write_is_answered_however_they_race() {
+    let temp = Temp::new();
+    let stores = [Arc::new(temp.open()), Arc::new(temp.open())];
+    let tasks = (0..16).map(|number| {
+        let store = Arc::clone(&stores[number % 2]);
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                // One that is polled and one that is dropped unpolled.
+                started(&store).await;
+                drop(store.start(vec![new_run()]));
+            }
+        })
+    });
+    let all = tokio::time::timeout(Duration::from_secs(60), join_all(tasks)).await.unwrap();
+    all.into_iter().for_each(|task| task.unwrap());
+    stores.into_iter().for_each(|store| drop(Arc::into_inner(store).unwrap()));
+    let count: i64 = temp.raw().query_row("select count(*) from runs", [], |r| r.get(0)).unwrap();
+    assert_eq!(count, 16 * 50 * 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_bad_write_fails_its_own_caller_only() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    let (good, bad) = (started(&store).await, started(&store).await);
+    store.claim(claim_of(worker, 1)).await.unwrap();
+    temp.raw()
+        .execute("update runs set wakes = -1 where id = ?1", [bad.as_u128().to_be_bytes()])
+        .unwrap();
+    // A large write keeps the thread busy, so that the others meet in one batch.
+    let filler = store.start((0..300).map(|_| new_run()).collect());
+    let lease = |run| Lease { run, worker, attempt: 1 };
+    let end = || Settle { records: Vec::new(), end: End::Completed(json("1")) };
+    let before = store.record(lease(good), vec![done(&store, 1, "a")]);
+    let refused = store.settle(lease(bad), end());
+    let after = store.settle(lease(good), end());
+    filler.await.unwrap();
+    before.await.unwrap();
+    assert!(matches!(refused.await.unwrap_err(), Error::Corrupt(_)));
+    assert_eq!(after.await.unwrap(), Settled::AsSaid);
+    assert_eq!(store.get(Which::Id(good)).await.unwrap().unwrap().state, RunState::Completed);
+}
+
+#[tokio::test]
+async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    let (bad, good) = (started(&store).await, started(&store).await);
+    let raw = temp.raw();
+    raw.execute(
+        "update inputs set input = cast(x'ff' as text)
+         where no = (select no from runs where id = ?1)",
+        [bad.as_u128().to_be_bytes()],
+    )
+    .unwrap();
+    let claims = store.claim(claim_of(worker, 1)).await.unwrap();
+    assert_eq!(claims.runs.len(), 1);
+    assert_eq!(claims.runs[0].run.id, good);
+    assert!(!claims.more);
+    assert!(matches!(store.get(Which::Id(bad)).await.unwrap_err(), Error::Corrupt(_)));
+
+    let listed = store.list(Query { limit: 10, ..Query::default() }).await.unwrap().runs;
+    let shown = listed.iter().find(|run| run.id == bad).unwrap();
+    assert_eq!(shown.state, RunState::Waiting);
+    assert!(
+        matches!(&shown.waits_for, Some(Waits::Stuck { code, .. }) if code == "corrupt_record")
+    );
+
+    // Not mended by a build that met it already.
+    store.sweep(Sweep { worker, expired: ExpiredLeases::Take }).await.unwrap();
+    assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
+    raw.execute("update inputs set input = '{}'", []).unwrap();
+    assert_eq!(store.retry(bad).await.unwrap().state, RunState::Queued);
+    assert_eq!(claimed(&store, worker, 3).await.run, bad);
+}
+
+#[tokio::test]
+async fn a_corrupt_record_sets_its_run_aside() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    let run = started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    store.settle(lease, Settle { records: Vec::new(), end: End::Released }).await.unwrap();
+    temp.raw().execute("update records set kind = 'guess'", []).unwrap();
+    assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
+    assert!(matches!(store.history(run, None, 10).await.unwrap_err(), Error::Corrupt(_)));
+    let run = store.get(Which::Id(run)).await.unwrap().unwrap();
+    assert_eq!(run.state, RunState::Waiting);
+}
+
+#[tokio::test]
+async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
+    let temp = Temp::new();
+    let (here, there) = (temp.open(), temp.open());
+    let (alive, dead) = (joined(&there).await, {
+        let store = temp.open();
+        let dead = joined(&store).await;
+        started(&store).await;
+        claimed(&store, dead, 1).await;
+        // The lock goes with the store, as it goes with a process.
+        dead
+    });
+    let sweeper = joined(&here).await;
+    let swept = here.sweep(Sweep { worker: sweeper, expired: ExpiredLeases::Leave }).await.unwrap();
+    assert_eq!(swept.lost, [dead]);
+    assert_eq!(swept.taken.len(), 1);
+    there.renew(alive).await.unwrap();
+    let folder = temp.folder.path().join("onward.db-workers");
+    assert!(!folder.join(dead.to_string()).exists());
+    assert!(folder.join(alive.to_string()).exists());
+    there.leave(alive).await.unwrap();
+    assert!(!folder.join(alive.to_string()).exists());
+}
+
+#[tokio::test]
+async fn a_worker_without_a_lock_file_is_only_unknown() {
+    let temp = Temp::new();
+    let (here, there) = (temp.open(), temp.open());
+    let unknown = joined(&there).await;
+    let folder = temp.folder.path().join("onward.db-workers");
+    std::fs::remove_file(folder.join(unknown.to_string())).unwrap();
+    let sweeper = joined(&here).await;
+    let swept = here.sweep(Sweep { worker: sweeper, expired: ExpiredLeases::Leave }).await.unwrap();
+    assert!(swept.lost.is_empty());
+}
+
+#[tokio::test]
+async fn a_dropped_store_has_written_what_was_submitted() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let runs: Vec<NewRun> = (0..50).map(|_| new_run()).collect();
+    for run in &runs {
+        drop(store.start(vec![run.clone(), new_run(), new_run(), new_run(), new_run()]));
+    }
+    drop(store);
+    let store = temp.open();
+    for run in runs {
+        assert!(store.get(Which::Id(run.id)).await.unwrap().is_some());
+    }
+}
+
+#[test]
+fn hot_statements_walk_their_own_indexes() {
+    let temp = Temp::new();
+    drop(temp.open());
+    let conn = temp.raw();
+    let plans = [
+        ("claim_queued", "runs_queued"),
+        ("claim_suspect", "runs_suspect"),
+        ("claim_suspects", "runs_suspect"),
+        ("claim_again", "runs_running"),
+        ("claim_marks", "runs_marked"),
+        ("next_due", "runs_waiting"),
+        ("wake", "runs_waiting"),
+        ("leave_runs", "runs_running"),
+        ("sweep_holder", "runs_running"),
+        ("sweep_held", "runs_running"),
+        ("sweep_stuck", "runs_stuck"),
+        ("sweep_stuck_builds", "runs_stuck"),
+        ("prune_old", "runs_finished"),
+        ("record_fence", "runs_id"),
+        ("settle_fence", "runs_id"),
+        ("record_same", "records_seq"),
+        ("claim_history", "records_seq"),
+        ("history", "records_seq"),
+        ("sweep_progress", "records_seq"),
+        ("retry_void", "records"),
+    ];
+    for (name, index) in plans {
+        let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
+        let plan = plan(&conn, &std::fs::read_to_string(path).unwrap());
+        assert!(plan.contains(index), "{name}:\n{plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "{name}:\n{plan}");
+        for scan in plan.lines().filter(|line| line.contains("SCAN")) {
+            // A partial index walked from its end is no scan of the runs.
+            assert!(scan.contains(index), "{name}:\n{plan}");
+        }
+    }
+}
+
+fn plan(conn: &Connection, sql: &str) -> String {
+    let mut statement = conn.prepare(&format!("explain query plan {sql}")).unwrap();
+    let mut rows = statement.raw_query();
+    let mut plan = String::new();
+    while let Some(row) = rows.next().unwrap() {
+        plan += &row.get::<_, String>(3).unwrap();
+        plan += "\n";
+    }
+    plan
+}
+
+#[tokio::test]
+async fn finished_runs_cost_a_claim_nothing() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    temp.raw()
+        .execute_batch(
+            "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)
+             insert into runs (id, state, attempt, wakes, crashes, priority, finished_at,
+                 workflow, queue, created_at, duplicates)
+             select randomblob(16), 'completed', 1, 0, 0, 0, i, 'index', 'default', i, 0 from n",
+        )
+        .unwrap();
+    let began = Instant::now();
+    for ticket in 1..=100 {
+        started(&store).await;
+        claimed(&store, worker, ticket).await;
+        store.sweep(Sweep { worker, expired: ExpiredLeases::Take }).await.unwrap();
+    }
+    // One scan of the finished runs takes longer than a hundredth of this.
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
