@@ -290,6 +290,21 @@ async fn a_stores_own_commits_wake_by_topic_only() {
     assert!(woken.is_err());
 }
 
+#[tokio::test]
+async fn a_record_wakes_nobody_and_a_settle_does() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let mut waiter = std::pin::pin!(store.wait(Topic::Run(lease.run)));
+    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    assert!(futures::poll!(&mut waiter).is_pending());
+    let end = End::Completed(json("1"));
+    store.settle(lease, Settle { records: vec![done(&store, 2, "b")], end }).await.unwrap();
+    assert!(futures::poll!(&mut waiter).is_ready());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_that_come_together_share_a_commit() {
     let temp = Temp::new();
