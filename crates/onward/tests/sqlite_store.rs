@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use onward::limits::LOST_WORKERS_KEPT;
 use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
 use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
@@ -465,6 +466,40 @@ async fn a_worker_without_a_lock_file_is_only_unknown() {
 }
 
 #[tokio::test]
+async fn workers_lost_long_ago_are_deleted() {
+    let temp = Temp::new();
+    let clock = TestClock::new();
+    let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(temp.path(), options).unwrap();
+    let (sweeper, left) = (joined(&store).await, joined(&store).await);
+    store.leave(left).await.unwrap();
+    let workers = || {
+        let count = "select count(*) from onward_workers";
+        temp.raw().query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Take };
+    clock.advance(LOST_WORKERS_KEPT);
+    store.sweep(sweep.clone()).await.unwrap();
+    assert_eq!(workers(), 2);
+    clock.advance(Duration::from_millis(1));
+    store.sweep(sweep).await.unwrap();
+    assert_eq!(workers(), 1);
+}
+
+#[tokio::test]
+async fn runs_of_a_missing_worker_are_taken() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let (sweeper, missing) = (joined(&store).await, joined(&store).await);
+    let run = started(&store).await;
+    claimed(&store, missing, 1).await;
+    let id = missing.as_u128().to_be_bytes();
+    temp.raw().execute("delete from onward_workers where id = ?1", [id]).unwrap();
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Leave };
+    assert_eq!(store.sweep(sweep).await.unwrap().taken, [run]);
+}
+
+#[tokio::test]
 async fn a_dropped_store_has_written_what_was_submitted() {
     let temp = Temp::new();
     let store = temp.open();
@@ -496,6 +531,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("sweep_holder", "onward_runs_running"),
         ("sweep_held", "onward_runs_running"),
         ("sweep_stuck", "onward_runs_stuck"),
+        ("sweep_workers", "onward_workers_lost"),
         ("sweep_stuck_builds", "onward_runs_stuck"),
         ("prune_old", "onward_runs_finished"),
         ("record_fence", "onward_runs_id"),

@@ -147,6 +147,7 @@ macro_rules! conformance_suite {
                 renew_of_an_unknown_worker_is_refused
                 expired_lease_is_not_lost_until_swept
                 lost_worker_can_do_nothing
+                forgotten_worker_can_do_nothing
                 leave_queues_its_runs_at_once
                 leave_is_not_a_crash
                 leave_twice

@@ -47,7 +47,7 @@ pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Timestamp, Fault> {
 /// Ends a worker and queues what it holds.
 pub(super) fn leave(tx: &mut Tx<'_>, worker: WorkerId) -> Result<(), Fault> {
     let id = worker_blob(worker);
-    tx.execute(include_str!("sql/worker_lose.sql"), [id])?;
+    tx.execute(include_str!("sql/worker_lose.sql"), params![id, tx.now.as_millis()])?;
     tx.fence_moved();
     tx.execute(include_str!("sql/leave_trace.sql"), [id])?;
     let params = params![id, tx.now.as_millis()];
@@ -70,6 +70,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let (taken, more_to_take) = take_back(tx, sweep.worker)?;
     let (woken, more_to_wake) = wake_due(tx)?;
     let more_to_mend = mend_stuck(tx, sweep.worker)?;
+    forget_lost(tx)?;
     Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake || more_to_mend })
 }
 
@@ -88,10 +89,20 @@ fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<Wo
     lost.sort_unstable();
     lost.dedup();
     for worker in &lost {
-        tx.execute(include_str!("sql/worker_lose.sql"), [worker_blob(*worker)])?;
+        let params = params![worker_blob(*worker), tx.now.as_millis()];
+        tx.execute(include_str!("sql/worker_lose.sql"), params)?;
     }
     tx.fence_moved();
     Ok(lost)
+}
+
+/// Deletes some of the workers that were lost long ago and hold no run: what is left of them is
+/// for the next pass.
+fn forget_lost(tx: &Tx<'_>) -> Result<(), Fault> {
+    let params =
+        params![rules::forget_lost_before(tx.now).as_millis(), row::limit(SWEEP_BATCH_MAX)];
+    tx.execute(include_str!("sql/sweep_workers.sql"), params)?;
+    Ok(())
 }
 
 /// Queues the runs of lost or missing workers; says whether more are left.
