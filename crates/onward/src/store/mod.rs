@@ -150,7 +150,8 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
-    /// The holder itself wrote another record there: a fault of the engine.
+    /// The holder itself wrote another record there, or would go on as a run that is there: a
+    /// fault of the engine.
     Record {
         /// That run.
         run: RunId,
