@@ -430,6 +430,41 @@ async fn a_corrupt_record_sets_its_run_aside() {
 }
 
 #[tokio::test]
+async fn a_damaged_id_holds_up_no_other_run() {
+    let temp = Temp::new();
+    let clock = TestClock::new();
+    let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(temp.path(), options).unwrap();
+    let (sweeper, old) = (joined(&store).await, joined(&store).await);
+    // A pair each that waits, that is held by who leaves, and that is held by nobody who is known.
+    for _ in 0..2 {
+        let delayed = NewRun { start_at: StartAt::After(10), ..new_run() };
+        store.start(vec![delayed]).await.unwrap().remove(0).unwrap();
+    }
+    for holder in [old, sweeper] {
+        started(&store).await;
+        started(&store).await;
+        assert_eq!(store.claim(claim_of(holder, 1)).await.unwrap().runs.len(), 2);
+    }
+    let raw = temp.raw();
+    raw.execute("update onward_runs set id = zeroblob(no % 7) where no % 2 = 0", []).unwrap();
+    raw.execute("update onward_runs set worker = x'99', cancel_at = 1 where no > 4", []).unwrap();
+    store.leave(old).await.unwrap();
+    clock.advance(Duration::from_millis(10));
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Take };
+    let swept = store.sweep(sweep).await.unwrap();
+    assert_eq!((swept.taken.len(), swept.woken), (1, 2));
+    let claims = store.claim(claim_of(sweeper, 2)).await.unwrap();
+    assert_eq!(claims.runs.len(), 3);
+    raw.execute(
+        "update onward_runs set state = 'running', worker = ?1",
+        [sweeper.as_u128().to_be_bytes()],
+    )
+    .unwrap();
+    assert_eq!(store.claim(claim_of(sweeper, 3)).await.unwrap().marks.len(), 1);
+}
+
+#[tokio::test]
 async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
     let temp = Temp::new();
     let (here, there) = (temp.open(), temp.open());
