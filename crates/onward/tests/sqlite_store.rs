@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use onward::limits::LOST_WORKERS_KEPT;
 use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
 use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
@@ -290,6 +291,21 @@ async fn a_stores_own_commits_wake_by_topic_only() {
     assert!(woken.is_err());
 }
 
+#[tokio::test]
+async fn a_record_wakes_nobody_and_a_settle_does() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let mut waiter = std::pin::pin!(store.wait(Topic::Run(lease.run)));
+    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    assert!(futures::poll!(&mut waiter).is_pending());
+    let end = End::Completed(json("1"));
+    store.settle(lease, Settle { records: vec![done(&store, 2, "b")], end }).await.unwrap();
+    assert!(futures::poll!(&mut waiter).is_ready());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_that_come_together_share_a_commit() {
     let temp = Temp::new();
@@ -414,6 +430,41 @@ async fn a_corrupt_record_sets_its_run_aside() {
 }
 
 #[tokio::test]
+async fn a_damaged_id_holds_up_no_other_run() {
+    let temp = Temp::new();
+    let clock = TestClock::new();
+    let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(temp.path(), options).unwrap();
+    let (sweeper, old) = (joined(&store).await, joined(&store).await);
+    // A pair each that waits, that is held by who leaves, and that is held by nobody who is known.
+    for _ in 0..2 {
+        let delayed = NewRun { start_at: StartAt::After(10), ..new_run() };
+        store.start(vec![delayed]).await.unwrap().remove(0).unwrap();
+    }
+    for holder in [old, sweeper] {
+        started(&store).await;
+        started(&store).await;
+        assert_eq!(store.claim(claim_of(holder, 1)).await.unwrap().runs.len(), 2);
+    }
+    let raw = temp.raw();
+    raw.execute("update onward_runs set id = zeroblob(no % 7) where no % 2 = 0", []).unwrap();
+    raw.execute("update onward_runs set worker = x'99', cancel_at = 1 where no > 4", []).unwrap();
+    store.leave(old).await.unwrap();
+    clock.advance(Duration::from_millis(10));
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Take };
+    let swept = store.sweep(sweep).await.unwrap();
+    assert_eq!((swept.taken.len(), swept.woken), (1, 2));
+    let claims = store.claim(claim_of(sweeper, 2)).await.unwrap();
+    assert_eq!(claims.runs.len(), 3);
+    raw.execute(
+        "update onward_runs set state = 'running', worker = ?1",
+        [sweeper.as_u128().to_be_bytes()],
+    )
+    .unwrap();
+    assert_eq!(store.claim(claim_of(sweeper, 3)).await.unwrap().marks.len(), 1);
+}
+
+#[tokio::test]
 async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
     let temp = Temp::new();
     let (here, there) = (temp.open(), temp.open());
@@ -450,6 +501,40 @@ async fn a_worker_without_a_lock_file_is_only_unknown() {
 }
 
 #[tokio::test]
+async fn workers_lost_long_ago_are_deleted() {
+    let temp = Temp::new();
+    let clock = TestClock::new();
+    let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(temp.path(), options).unwrap();
+    let (sweeper, left) = (joined(&store).await, joined(&store).await);
+    store.leave(left).await.unwrap();
+    let workers = || {
+        let count = "select count(*) from onward_workers";
+        temp.raw().query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Take };
+    clock.advance(LOST_WORKERS_KEPT);
+    store.sweep(sweep.clone()).await.unwrap();
+    assert_eq!(workers(), 2);
+    clock.advance(Duration::from_millis(1));
+    store.sweep(sweep).await.unwrap();
+    assert_eq!(workers(), 1);
+}
+
+#[tokio::test]
+async fn runs_of_a_missing_worker_are_taken() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let (sweeper, missing) = (joined(&store).await, joined(&store).await);
+    let run = started(&store).await;
+    claimed(&store, missing, 1).await;
+    let id = missing.as_u128().to_be_bytes();
+    temp.raw().execute("delete from onward_workers where id = ?1", [id]).unwrap();
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Leave };
+    assert_eq!(store.sweep(sweep).await.unwrap().taken, [run]);
+}
+
+#[tokio::test]
 async fn a_dropped_store_has_written_what_was_submitted() {
     let temp = Temp::new();
     let store = temp.open();
@@ -481,6 +566,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("sweep_holder", "onward_runs_running"),
         ("sweep_held", "onward_runs_running"),
         ("sweep_stuck", "onward_runs_stuck"),
+        ("sweep_workers", "onward_workers_lost"),
         ("sweep_stuck_builds", "onward_runs_stuck"),
         ("prune_old", "onward_runs_finished"),
         ("record_fence", "onward_runs_id"),

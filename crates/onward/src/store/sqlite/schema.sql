@@ -139,9 +139,12 @@ CREATE TABLE onward_workers (
     workflows text not null,
     lease_ms integer not null,
     lease_until integer not null,
-    lost integer not null
+    lost_at integer
 ) strict, without rowid;
 
 CREATE INDEX onward_workers_live on onward_workers (id)
-where lost = 0;
+where lost_at is null;
+
+CREATE INDEX onward_workers_lost on onward_workers (lost_at)
+where lost_at is not null;
 

@@ -12,7 +12,7 @@
 -- keys      which run has a key.
 -- duplicates  the latest starts that a key suppressed.
 -- tags      what a list by tag searches.
--- workers   who may hold runs. `lost` is the only truth about that.
+-- workers   who may hold runs. `lost_at` is the only truth about that.
 --
 -- Inside, a run is its number `no`; outside it is its `id`. Times are milliseconds since 1970.
 
@@ -159,8 +159,11 @@ create table onward_workers (
     workflows text not null,
     lease_ms integer not null,
     lease_until integer not null,
-    lost integer not null
+    lost_at integer
 ) strict, without rowid;
 
 create index onward_workers_live on onward_workers (id)
-where lost = 0;
+where lost_at is null;
+
+create index onward_workers_lost on onward_workers (lost_at)
+where lost_at is not null;

@@ -2,5 +2,5 @@
 update onward_workers
 set lease_until = ?2 + lease_ms
 where id = ?1
-    and lost = 0
+    and lost_at is null
 returning lease_until

@@ -8,5 +8,5 @@ select
     lease_until,
     (select count(*) from onward_runs where state = 'running' and worker = onward_workers.id)
 from onward_workers
-where lost = 0
+where lost_at is null
 order by id

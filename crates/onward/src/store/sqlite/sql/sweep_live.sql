@@ -1,4 +1,4 @@
 -- Workers that are not lost.
 select id
 from onward_workers
-where lost = 0
+where lost_at is null
