@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use crate::bench::Fallible;
 
-const USAGE: &str =
-    "usage: onward-bench sqlite [--json] [--only NAME]… [--quick] [--dir FOLDER]";
+const USAGE: &str = "usage: onward-bench sqlite [--json] [--only NAME]… [--quick] [--dir FOLDER]";
 
 /// How figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,8 +23,12 @@ const COPIES: usize = 999;
 const CLAIMS: u64 = 300;
 
 /// The tables with a row of each run, and their column that says of which.
-const TABLES: [(&str, &str); 4] =
-    [("runs", "no"), ("inputs", "no"), ("outputs", "no"), ("records", "run")];
+const TABLES: [(&str, &str); 4] = [
+    ("onward_runs", "no"),
+    ("onward_inputs", "no"),
+    ("onward_outputs", "no"),
+    ("onward_records", "run"),
+];
 
 pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
     let scratch = bench.scratch()?;
@@ -98,7 +102,7 @@ fn copy(folder: &Path, copies: usize) -> Fallible<()> {
     conn.pragma_update(None, "cache_size", -400_000)?;
     conn.execute_batch("begin")?;
     let of_finished = "where state = 'completed'";
-    let last: i64 = conn.query_row("select max(no) from runs", [], |row| row.get(0))?;
+    let last: i64 = conn.query_row("select max(no) from onward_runs", [], |row| row.get(0))?;
     let shift = format!("({last} + (copy.n - 1) * {last})");
     for (table, run) in TABLES {
         let columns = columns(&conn, table)?;
@@ -116,7 +120,7 @@ fn copy(folder: &Path, copies: usize) -> Fallible<()> {
             "insert into {table} ({columns})
             with recursive copy (n) as (select 1 union all select n + 1 from copy where n < {copies})
             select {values} from copy, {table} as old
-            where old.{run} in (select no from runs {of_finished} and no <= {last})"
+            where old.{run} in (select no from onward_runs {of_finished} and no <= {last})"
         ))?;
     }
     conn.execute_batch("commit")?;
@@ -129,5 +133,5 @@ fn columns(conn: &Connection, table: &str) -> Fallible<Vec<String>> {
     let mut info = conn.prepare("select name from pragma_table_info(?1)")?;
     let names = info.query_map([table], |row| row.get::<_, String>(0))?;
     let names: Vec<String> = names.collect::<Result<_, _>>()?;
-    Ok(names.into_iter().filter(|name| table != "records" || name != "no").collect())
+    Ok(names.into_iter().filter(|name| table != "onward_records" || name != "no").collect())
 }
