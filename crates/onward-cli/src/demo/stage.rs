@@ -34,7 +34,7 @@ pub(super) struct Stage<'a> {
 impl Stage<'_> {
     /// Plays it; gives what was recorded when the first worker was dead and the second not born.
     pub(super) async fn play(&self, runs: u64) -> Result<Recorded, Problem> {
-        let mut progress = Progress::new(Some(runs));
+        let mut progress = Progress::counted(runs);
         let mut first = self.start_worker(1)?;
         progress.name(named("worker 1", &first));
         self.wait_for(runs / 2, &mut first, &mut progress).await?;
@@ -81,7 +81,7 @@ impl Stage<'_> {
         let mut last = (self.completed().await?, Instant::now());
         loop {
             let done = self.completed().await?;
-            progress.set(done, "completed".to_owned());
+            progress.set(done, format!("{done} completed"));
             if done >= runs {
                 return Ok(());
             }
