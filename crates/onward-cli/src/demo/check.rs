@@ -75,7 +75,7 @@ pub(super) fn check(evidence: &Evidence) -> Findings {
         check_scan(run, history, &calls, &mut found);
     }
     check_kill(evidence, &calls, &mut found);
-    check_executions(evidence, &calls, &mut found);
+    check_calls(evidence, &calls, &mut found);
     found
 }
 
@@ -205,7 +205,7 @@ fn check_kill(evidence: &Evidence, calls: &Calls<'_>, found: &mut Findings) {
 
 /// Every call is accounted for: by a recorded try, or by the kill, which may leave one call of a
 /// step that was not recorded then without its try.
-fn check_executions(evidence: &Evidence, calls: &Calls<'_>, found: &mut Findings) {
+fn check_calls(evidence: &Evidence, calls: &Calls<'_>, found: &mut Findings) {
     let mut tries: HashMap<String, usize> = HashMap::new();
     for (run, history) in &evidence.runs {
         for record in history {
