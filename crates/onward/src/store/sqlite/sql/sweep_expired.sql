@@ -1,6 +1,6 @@
 -- Workers other than the sweeper whose lease has expired.
 select id
-from workers
+from onward_workers
 where lost = 0
     and lease_until < ?1
     and id <> ?2

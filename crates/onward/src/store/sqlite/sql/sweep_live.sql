@@ -1,4 +1,4 @@
 -- Workers that are not lost.
 select id
-from workers
+from onward_workers
 where lost = 0

@@ -1,4 +1,4 @@
 -- Marks a worker lost: from here on every write under its leases is refused.
-update workers
+update onward_workers
 set lost = 1
 where id = ?1
