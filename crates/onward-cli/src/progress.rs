@@ -19,13 +19,23 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A bar towards `total`; without a total, a count.
-    pub(crate) fn new(total: Option<u64>) -> Self {
-        let bar = match total {
-            Some(total) => ProgressBar::new(total)
-                .with_style(style("  {prefix:<22} {bar:28}  {pos}/{len} {msg}")),
-            None => ProgressBar::new_spinner().with_style(style("  {spinner} {msg} {per_sec}")),
-        };
+    /// A bar towards a number of things that are counted.
+    pub(crate) fn counted(total: u64) -> Self {
+        let template = "  {prefix:<22} {bar:28}  {msg} of {len}";
+        Self::new(ProgressBar::new(total).with_style(style(template)))
+    }
+
+    /// A bar towards a total of which only the share is of interest; without one, a sign of life.
+    pub(crate) fn share(total: Option<u64>) -> Self {
+        Self::new(match total {
+            Some(total) => {
+                ProgressBar::new(total).with_style(style("  {bar:28} {percent:>3} %  {msg}"))
+            }
+            None => ProgressBar::new_spinner().with_style(style("  {spinner} {msg}")),
+        })
+    }
+
+    fn new(bar: ProgressBar) -> Self {
         if !bar.is_hidden() {
             bar.enable_steady_tick(TICK_EVERY);
         }
@@ -46,10 +56,7 @@ impl Progress {
         self.bar.set_position(done);
         if self.bar.is_hidden() && self.line_at.elapsed() >= LINE_EVERY {
             self.line_at = Instant::now();
-            match self.bar.length() {
-                Some(total) => anstream::eprintln!("  {done}/{total} {message}"),
-                None => anstream::eprintln!("  {message}"),
-            }
+            anstream::eprintln!("  {message}");
         }
         self.bar.set_message(message);
     }

@@ -215,7 +215,26 @@ fn a_body_that_ran_twice_in_one_process_is_seen() {
     let mut evidence = clean();
     let id = format!("{}/{FIND_CUSTOMER}", evidence.runs[2].0.id);
     evidence.calls.push(call(Kind::Customers, 2, &id, json!({ "premium": false })));
-    assert_twice(&evidence, "was executed 2 times, but has 1 tries");
+    assert_twice(&evidence, "was executed 2 times for 1 tries");
+}
+
+#[test]
+fn a_body_that_ran_twice_before_the_kill_is_seen() {
+    let mut evidence = clean();
+    let id = format!("{}/{FIND_CUSTOMER}", evidence.runs[0].0.id);
+    evidence.calls.push(call(Kind::Customers, 1, &id, json!({ "premium": true })));
+    assert_twice(&evidence, "was executed 2 times for 1 tries");
+}
+
+#[test]
+fn a_call_that_the_kill_cut_off_is_no_fault() {
+    let mut evidence = clean();
+    let id = format!("{}/{OCR}", evidence.runs[1].0.id);
+    let cut_off = |call: &Call| call.step == id && call.process == 1;
+    assert!(evidence.calls.iter().any(cut_off));
+    assert!(check(&evidence).is_clean());
+    evidence.calls.push(call(Kind::Ocr, 1, &id, json!("invoice 2, again")));
+    assert_twice(&evidence, "was executed 4 times for 2 tries");
 }
 
 #[test]

@@ -89,12 +89,12 @@ pub(super) fn print_next(folder: &Folder, evidence: &Evidence) {
     let program = program();
     let program = program.display();
     let logs = folder.path().display();
-    // The run with the longest history has the most to show.
-    let longest = evidence.runs.iter().max_by_key(|(_, history)| history.len());
+    // The run that both workers had a hand in has the most to show.
+    let telling = evidence.runs.iter().max_by_key(|(run, history)| (run.attempt, history.len()));
     anstream::eprintln!("\n{BOLD}Look next{BOLD:#}");
     anstream::eprintln!("  export ONWARD_STORE={}", folder.store_url());
     anstream::eprintln!("  {program} runs list");
-    if let Some((run, _)) = longest {
+    if let Some((run, _)) = telling {
         anstream::eprintln!("  {program} runs show {}", run.id);
     }
     anstream::eprintln!("  {logs}/*.log  {DIM}what the services and workers saw{DIM:#}");

@@ -50,7 +50,7 @@ impl Kind {
         match self {
             Kind::Customers => (2, 6),
             Kind::Ocr => (60, 100),
-            Kind::Search => (5, 20),
+            Kind::Search => (20, 40),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The course of events: a worker, a SIGKILL halfway, another worker.
+//! What is played: a worker, a SIGKILL halfway, another worker.
 //!
 //! Owns: the worker processes and the progress that is shown meanwhile. Whether all went well is
 //! not decided here: if a worker gets nowhere, the stage ends and the check says what is missing.
@@ -34,16 +34,16 @@ pub(super) struct Stage<'a> {
 impl Stage<'_> {
     /// Plays it; gives what was recorded when the first worker was dead and the second not born.
     pub(super) async fn play(&self, runs: u64) -> Result<Recorded, Problem> {
-        let mut progress = Progress::new(Some(runs));
+        let mut progress = Progress::counted(runs);
         let mut first = self.start_worker(1)?;
-        progress.name(named("worker 1", &first));
+        let first_name = named("worker 1", &first);
+        progress.name(first_name.as_str());
         self.wait_for(runs / 2, &mut first, &mut progress).await?;
         // SIGKILL: nothing is flushed, finished or released.
         first.kill().await.map_err(Problem::io("cannot kill the worker"))?;
         let recorded = evidence::recorded(self.onward).await?;
         let done = self.completed().await?;
-        progress
-            .say(&format!("  {}  killed with SIGKILL at {done}/{runs}", named("worker 1", &first)));
+        progress.say(&format!("  {first_name}  killed with SIGKILL at {done} of {runs}"));
 
         let mut second = self.start_worker(2)?;
         progress.name(named("worker 2", &second));
@@ -81,7 +81,7 @@ impl Stage<'_> {
         let mut last = (self.completed().await?, Instant::now());
         loop {
             let done = self.completed().await?;
-            progress.set(done, "completed".to_owned());
+            progress.set(done, format!("{done} completed"));
             if done >= runs {
                 return Ok(());
             }

@@ -40,7 +40,8 @@ pub(super) async fn execute(
         let why = "a backfill does not list its ids; give it a --tag and list those runs";
         return Err(Problem::Usage(why.to_owned()));
     }
-    let lines = Lines::new(source(from)?, args.key_field.clone());
+    let Source { reader, bytes } = Source::open(from)?;
+    let lines = Lines::new(reader, args.key_field.clone());
     if args.key_field.is_none() {
         print_note(&"without --key-field, doing this again starts every line again");
     }
@@ -51,7 +52,8 @@ pub(super) async fn execute(
     // A thread of its own, not the runtime's: a read of stdin cannot be interrupted, and must not
     // keep the command from ending.
     thread::spawn(move || read(lines, &send, &reading));
-    let started = start(args, &onward, items, &shared).await?;
+    let progress = Progress::share(bytes);
+    let started = start(args, &onward, items, (progress, &shared)).await?;
     let ledger = std::mem::take(&mut *lock(&shared));
     report(started, ledger, global.output)
 }
@@ -60,20 +62,19 @@ async fn start(
     args: &StartArgs,
     onward: &Onward,
     items: mpsc::Receiver<Item>,
-    shared: &Arc<Mutex<Ledger>>,
+    (mut progress, shared): (Progress, &Arc<Mutex<Ledger>>),
 ) -> Result<StartedMany, Problem> {
     let workflow = Workflow::<Item, Value>::of_name(args.name.as_str());
-    let mut progress = Progress::new(None);
     let noted = Arc::clone(shared);
     let stop = Box::pin(interrupted(Arc::clone(shared)));
     let items = Items { items, stop, stopped: false };
     let start = onward.start_stream(workflow, items);
     let start = with_options!(start, &args.options).on_progress(move |at| {
-        let bad = lock(&noted).done_with(at.items, at.refused);
+        let (bad, bytes_read) = lock(&noted).done_with(at.items, at.refused);
         let (started, existing) = (at.started, at.existing);
         let refused = at.refused + bad;
         let message = format!("{started} started, {existing} existing, {refused} refused");
-        progress.set(at.items, message);
+        progress.set(bytes_read, message);
     });
     match &args.key_field {
         Some(_) => Ok(start.key(|item: &Item| item.key.clone()).await?),
@@ -81,13 +82,26 @@ async fn start(
     }
 }
 
-fn source(from: &Path) -> Result<Box<dyn BufRead + Send>, Problem> {
-    if from == Path::new("-") {
-        return Ok(Box::new(BufReader::new(std::io::stdin())));
-    }
-    match File::open(from) {
-        Ok(file) => Ok(Box::new(BufReader::new(file))),
-        Err(error) => Err(Problem::Usage(format!("cannot read {}: {error}", from.display()))),
+/// Where the lines come from.
+struct Source {
+    reader: Box<dyn BufRead + Send>,
+    /// How long it is, where that is known.
+    bytes: Option<u64>,
+}
+
+impl Source {
+    fn open(from: &Path) -> Result<Self, Problem> {
+        if from == Path::new("-") {
+            return Ok(Self { reader: Box::new(BufReader::new(std::io::stdin())), bytes: None });
+        }
+        match File::open(from) {
+            Ok(file) => {
+                // A pipe has no length, and no harm is done without one.
+                let bytes = file.metadata().ok().map(|file| file.len()).filter(|bytes| *bytes > 0);
+                Ok(Self { reader: Box::new(BufReader::new(file)), bytes })
+            }
+            Err(error) => Err(Problem::Usage(format!("cannot read {}: {error}", from.display()))),
+        }
     }
 }
 
@@ -96,7 +110,7 @@ fn read(mut lines: Lines<impl BufRead>, send: &mpsc::Sender<Item>, shared: &Mute
     loop {
         match lines.next() {
             Ok(Some(Ok(item))) => {
-                lock(shared).sent(item.line);
+                lock(shared).sent(item.line, lines.bytes_read());
                 if send.blocking_send(item).is_err() {
                     return;
                 }
@@ -144,6 +158,7 @@ struct Ledger {
     bad_lines: Vec<BadLine>,
     /// Why reading ended before the end.
     cut_short: Option<String>,
+    bytes_read: u64,
     sent: u64,
     /// The item and line of what is sent and not yet done with.
     under_way: VecDeque<(u64, u64)>,
@@ -155,7 +170,8 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn sent(&mut self, line: u64) {
+    fn sent(&mut self, line: u64, bytes_read: u64) {
+        self.bytes_read = bytes_read;
         self.under_way.push_back((self.sent, line));
         self.sent += 1;
     }
@@ -168,8 +184,8 @@ impl Ledger {
     }
 
     /// The library is done with the first `items` items, of which it refused `refused`. Says how
-    /// many lines were bad so far.
-    fn done_with(&mut self, items: u64, refused: u64) -> u64 {
+    /// many lines were bad so far, and how many bytes were read.
+    fn done_with(&mut self, items: u64, refused: u64) -> (u64, u64) {
         let keep = refused > self.refused && self.kept_batches < REFUSALS_KEPT_MAX;
         self.refused = refused;
         self.kept_batches += usize::from(keep);
@@ -178,7 +194,7 @@ impl Ledger {
                 self.kept.push(place);
             }
         }
-        self.bad
+        (self.bad, self.bytes_read)
     }
 
     fn line_of(&self, item: u64) -> Option<u64> {
@@ -254,7 +270,7 @@ mod tests {
             // Every third line is bad, so that items and lines drift apart.
             match line % 3 {
                 0 => ledger.refuse(BadLine { line, why: String::new() }),
-                _ => ledger.sent(line),
+                _ => ledger.sent(line, 0),
             }
         }
         ledger.done_with(500, 0);

@@ -44,13 +44,14 @@ pub(super) struct Lines<R> {
     from: R,
     key_field: Option<String>,
     line: u64,
+    bytes_read: u64,
     /// The bytes of the present line, kept to be filled again.
     bytes: Vec<u8>,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(from: R, key_field: Option<String>) -> Self {
-        Self { from, key_field, line: 0, bytes: Vec::new() }
+        Self { from, key_field, line: 0, bytes_read: 0, bytes: Vec::new() }
     }
 
     /// The next line that is not blank.
@@ -63,14 +64,20 @@ impl<R: BufRead> Lines<R> {
                 return Ok(None);
             }
             self.line += 1;
+            self.bytes_read += read as u64;
             if read > LINE_BYTES_MAX {
-                self.from.skip_until(b'\n')?;
+                self.bytes_read += self.from.skip_until(b'\n')? as u64;
                 return Ok(Some(Err(self.bad(format!("longer than {LINE_BYTES_MAX} bytes")))));
             }
             if !self.bytes.trim_ascii().is_empty() {
                 return Ok(Some(self.item().map_err(|why| self.bad(why))));
             }
         }
+    }
+
+    /// How far into the file the last line reached.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read
     }
 
     fn item(&self) -> Result<Item, String> {
