@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 
 use super::Inner;
+use super::ending::{Ending, EndingWaiter};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Topic, Which};
 use crate::why::{Why, why};
@@ -16,12 +17,19 @@ use crate::{Code, Error, Json, Record, Run, RunId, RunState};
 pub struct RunHandle<O> {
     client: Arc<Inner>,
     id: RunId,
+    /// Registered before the run was started, so that its end cannot have been missed and the
+    /// first wait needs no look at the store.
+    started: Mutex<Option<EndingWaiter>>,
     output: PhantomData<fn() -> O>,
 }
 
 impl<O> RunHandle<O> {
     pub(super) fn new(client: Arc<Inner>, id: RunId) -> Self {
-        Self { client, id, output: PhantomData }
+        Self { client, id, started: Mutex::default(), output: PhantomData }
+    }
+
+    pub(super) fn of_started(client: Arc<Inner>, id: RunId, waiter: EndingWaiter) -> Self {
+        Self { client, id, started: Mutex::new(Some(waiter)), output: PhantomData }
     }
 
     /// The run's id.
@@ -104,14 +112,38 @@ impl<O> RunHandle<O> {
     /// # Errors
     /// `run_not_found`, or that the store does not answer.
     pub async fn ended(&self) -> Result<Run, Error> {
+        let ending = self.ending().await?;
+        self.look(ending.run).await
+    }
+
+    async fn ending(&self) -> Result<Ending, Error> {
         let mut id = self.id;
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut fresh = started.is_some();
+        let mut waiter = started.unwrap_or_else(|| self.client.endings.wait(id));
         loop {
             let changed = self.client.store.wait(Topic::Run(id));
-            let run = self.look(id).await?;
-            match run.continued_as {
-                Some(next) => id = next,
-                None if run.state.is_final() => return Ok(run),
-                None => changed.await,
+            if !fresh {
+                let run = self.look(id).await?;
+                match run.continued_as {
+                    Some(next) => {
+                        id = next;
+                        waiter = self.client.endings.wait(id);
+                        continue;
+                    }
+                    None if run.state.is_final() => return Ok(Ending::of_run(run)),
+                    None => {}
+                }
+            }
+            fresh = false;
+            tokio::select! {
+                biased;
+                told = waiter.told() => match told {
+                    Some(ending) => return Ok(ending),
+                    None => waiter = self.client.endings.wait(id),
+                },
+                // While a driver of this process has the run, the driver tells how it goes.
+                () = changed => fresh = self.client.executes(id),
             }
         }
     }
@@ -129,11 +161,11 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// `run_failed` with the failure, `run_cancelled`, `type_mismatch`, `run_not_found`, or that
     /// the store does not answer.
     pub async fn result(&self) -> Result<O, Error> {
-        let run = self.ended().await?;
-        match (run.state, run.failure) {
-            (RunState::Failed, Some(failure)) => Err(Error::run_failed(run.id, failure)),
-            (RunState::Cancelled, _) => Err(Error::new(Code::RunCancelled).of_run(run.id)),
-            _ => run.output.unwrap_or_else(|| Json::stored("null")).read(),
+        let ending = self.ending().await?;
+        match (ending.state, ending.failure) {
+            (RunState::Failed, Some(failure)) => Err(Error::run_failed(ending.run, failure)),
+            (RunState::Cancelled, _) => Err(Error::new(Code::RunCancelled).of_run(ending.run)),
+            _ => ending.output.unwrap_or_else(|| Json::stored("null")).read(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Owns: [`Onward`], the way in. Never executes a run; it hands a fresh one to a worker of this
 //! process that has a free place, so that start and claim share a commit.
 
+pub(crate) mod ending;
 mod handle;
 mod open;
 mod start;
@@ -15,6 +16,7 @@ pub use handle::RunHandle;
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 
+use self::ending::Endings;
 use crate::error::check_name;
 use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{Prune, Query, RunPage, Stats, Store, Which};
@@ -60,6 +62,8 @@ pub(crate) struct Inner {
     caller: String,
     /// The workers of this process.
     workers: Mutex<Vec<Weak<Shared>>>,
+    /// Whoever waits in this process for a run to end.
+    pub(crate) endings: Arc<Endings>,
 }
 
 impl Inner {
@@ -67,6 +71,11 @@ impl Inner {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|known| known.strong_count() > 0);
         workers.push(Arc::downgrade(worker));
+    }
+
+    /// Whether a worker of this process executes the run, and will tell how that went.
+    fn executes(&self, run: RunId) -> bool {
+        self.workers().iter().any(|worker| worker.executes(run))
     }
 
     fn workers(&self) -> Vec<Arc<Shared>> {
@@ -87,7 +96,14 @@ impl Onward {
     /// A client on a store that the caller made.
     pub fn with_store(store: Arc<dyn Store>) -> Self {
         let caller = crate::worker::place();
-        Self { inner: Arc::new(Inner { store, caller, workers: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                caller,
+                workers: Mutex::default(),
+                endings: Arc::default(),
+            }),
+        }
     }
 
     /// The store itself.

@@ -178,6 +178,7 @@ impl<O> Start<O> {
     async fn start(self) -> Result<RunHandle<O>, Error> {
         let client = Arc::clone(&self.client);
         let new = self.new_run()?;
+        let waiter = client.endings.wait(new.id);
         let started = match reserve(&client, &new) {
             Some((worker, reserved)) => {
                 // In a task of its own: a caller that gives up must not leave a run behind that
@@ -191,7 +192,15 @@ impl<O> Start<O> {
             }
             None => start_one(&client, new).await,
         };
-        Ok(RunHandle::new(client, started?.run))
+        let started = started?;
+        Ok(match started.how {
+            StartedHow::New | StartedHow::Claimed => {
+                RunHandle::of_started(client, started.run, waiter)
+            }
+            StartedHow::Existing | StartedHow::Retried | StartedHow::Replaced(_) => {
+                RunHandle::new(client, started.run)
+            }
+        })
     }
 }
 

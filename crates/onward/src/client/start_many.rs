@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -36,6 +37,8 @@ type KeyOf<I> = Box<dyn Fn(&I) -> Key + Send>;
 enum Items<I> {
     Iter(Box<dyn Iterator<Item = I> + Send>),
     Stream(Pin<Box<dyn Stream<Item = I> + Send>>),
+    /// A source that has said that nothing follows is not asked again.
+    Ended,
 }
 
 /// How far a [`StartMany`] has come.
@@ -137,7 +140,7 @@ impl<I: Serialize + Send + 'static> StartMany<I> {
     async fn next_batch(&mut self, first: u64, done: &mut StartedMany) -> Batch {
         let mut batch = Batch { taken: 0, bytes: 0, runs: Vec::new() };
         while batch.runs.len() < START_BATCH_MAX && batch.bytes < BATCH_BYTES_MAX {
-            let Some(item) = self.items.next().await else { break };
+            let Some(item) = self.items.next(batch.so_far()).await else { break };
             let place = first + batch.taken;
             batch.taken += 1;
             match self.new_run(&item) {
@@ -185,13 +188,42 @@ struct Batch {
     runs: Vec<(u64, NewRun)>,
 }
 
-impl<I> Items<I> {
-    async fn next(&mut self) -> Option<I> {
-        match self {
-            Items::Iter(items) => items.next(),
-            Items::Stream(items) => poll_fn(|cx| items.as_mut().poll_next(cx)).await,
-        }
+impl Batch {
+    fn so_far(&self) -> BatchSoFar {
+        if self.taken == 0 { BatchSoFar::Empty } else { BatchSoFar::Filled }
     }
+}
+
+impl<I> Items<I> {
+    /// The next item. A stream that has none yet is waited for only by an empty batch: items that
+    /// are there are started rather than held back for a slow one.
+    async fn next(&mut self, batch: BatchSoFar) -> Option<I> {
+        let item = match self {
+            Items::Ended => None,
+            Items::Iter(items) => items.next(),
+            Items::Stream(items) => {
+                let polled = poll_fn(|cx| match items.as_mut().poll_next(cx) {
+                    Poll::Pending if batch == BatchSoFar::Filled => Poll::Ready(Poll::Pending),
+                    polled => polled.map(Poll::Ready),
+                });
+                match polled.await {
+                    Poll::Pending => return None,
+                    Poll::Ready(item) => item,
+                }
+            }
+        };
+        if item.is_none() {
+            *self = Items::Ended;
+        }
+        item
+    }
+}
+
+/// Whether a batch has anything to start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BatchSoFar {
+    Empty,
+    Filled,
 }
 
 impl StartedMany {

@@ -2,6 +2,7 @@
 
 use super::send::pauses;
 use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
+use crate::client::ending::Ending;
 use crate::ctx::CONTINUE;
 use crate::store::{self, End, Lease, Settle};
 use crate::{Code, Failure, Json, Record, RunId, failpoint};
@@ -76,7 +77,7 @@ pub(super) async fn settle(
     let settle = Settle { records, end };
     for pause in pauses() {
         match setting.store.settle(lease, settle.clone()).await {
-            Ok(_) => return Drove::Settled,
+            Ok(_) => return Drove::Settled(Ending::of_settle(lease.run, &settle.end)),
             Err(store::Error::LeaseLost) => return Drove::LeaseLost,
             Err(store::Error::Unavailable(outage, source)) => {
                 tracing::warn!(run = %lease.run, ?outage, %source, "not settled yet; again soon");
@@ -100,7 +101,7 @@ async fn settle_stuck(setting: &Setting, lease: Lease, error: store::Error) -> D
     let code = crate::Error::from(error).code();
     let end = End::Stuck { code, detail, wakes_seen: 0 };
     match setting.store.settle(lease, Settle { records: Vec::new(), end }).await {
-        Ok(_) => Drove::Settled,
+        Ok(_) => Drove::Settled(None),
         Err(_) => Drove::Dropped,
     }
 }

@@ -28,7 +28,8 @@ pub(crate) use self::finish::output;
 use self::past::Past;
 use self::send::InFlight;
 use self::turn::Turn;
-use self::wake::{FunctionWaker, Wakes};
+use self::wake::{FunctionWaker, Here, Wakes};
+use crate::client::ending::Ending;
 use crate::ctx::Ctx;
 use crate::store::{BoxFuture, Claimed, End, Lease, Store};
 use crate::worker::tenure::Tenure;
@@ -92,10 +93,9 @@ pub(crate) struct Setting {
 }
 
 /// How a driver went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drove {
-    /// The attempt is settled.
-    Settled,
+    /// The attempt is settled; here is how the run ended, if it did.
+    Settled(Option<Ending>),
     /// The run was dropped on the worker's word.
     Dropped,
     /// The store said that the lease is lost.
@@ -308,6 +308,7 @@ impl Driver {
             && timer.as_mut().poll(cx).is_ready()
         {
             self.alarm = None;
+            let _here = Here::enter(Here::Function(self.board.wakes.token));
             self.board.ring(self.setting.store.clock().now());
             return Poll::Ready(Ok(()));
         }

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::board::{Draft, LeafId};
+use super::wake::Here;
 use super::{Driver, Verdict};
 use crate::Record;
 use crate::store::{self, BoxFuture, Lease, Store};
@@ -90,6 +91,7 @@ impl Driver {
         let Some(in_flight) = self.in_flight.take() else { return Poll::Pending };
         match answer {
             Ok(()) => {
+                let _here = Here::enter(Here::Function(self.board.wakes.token));
                 let seen = in_flight.records.len() - in_flight.leaves.len();
                 let waiting = in_flight.leaves.iter().zip(&in_flight.records[seen..]);
                 waiting.for_each(|(leaf, record)| self.board.recorded(*leaf, record));

@@ -44,6 +44,11 @@ impl Crew {
         self.lock().taken == 0
     }
 
+    /// Whether a driver has this run.
+    pub(crate) fn has(&self, run: RunId) -> bool {
+        self.lock().drivers.contains_key(&run)
+    }
+
     /// Takes a place, if one is free.
     pub(crate) fn take_place(self: &Arc<Self>) -> Option<Place> {
         let mut inner = self.lock();

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use self::crew::{Crew, Place};
 use self::tenure::Tenure;
 use crate::client::Inner;
+use crate::client::ending::Endings;
 use crate::driver::{self, Control, Drove, Handler, Setting, Stop};
 use crate::error::check_name;
 use crate::limits::{
@@ -31,7 +32,7 @@ use crate::limits::{
     LINGER_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
 use crate::store::{Claimed, End, Lease, Settle, Store};
-use crate::{Code, Ctx, Error, Failure, Json, WorkerId, Workflow};
+use crate::{Code, Ctx, Error, Failure, Json, RunId, WorkerId, Workflow};
 
 /// A worker that is being set up; made by [`Onward::worker`](crate::Onward::worker).
 ///
@@ -163,6 +164,7 @@ impl WorkerBuilder {
             linger: self.linger,
             cancel_grace: self.cancel_grace,
             crew: Crew::new(self.concurrency),
+            endings: Arc::clone(&self.client.endings),
             tenure: Mutex::default(),
             intake_shut: AtomicBool::new(false),
         });
@@ -265,6 +267,7 @@ pub(crate) struct Shared {
     linger: Duration,
     cancel_grace: Duration,
     crew: Arc<Crew>,
+    endings: Arc<Endings>,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// Set while runs are queued that have not been claimed, or a suspect is to be alone: then a
     /// fresh start must not jump the queue.
@@ -315,6 +318,11 @@ impl Shared {
         Some(Reserved { place, tenure, build: self.build.to_string() })
     }
 
+    /// Whether a driver of this worker has the run.
+    pub(crate) fn executes(&self, run: RunId) -> bool {
+        self.crew.has(run)
+    }
+
     /// Starts the driver of a claimed run.
     pub(crate) fn execute(self: &Arc<Self>, mut reserved: Reserved, claimed: Claimed) {
         let Some(handler) = self.handlers.get(&claimed.run.workflow).map(Arc::clone) else {
@@ -329,6 +337,7 @@ impl Shared {
             linger: self.linger,
             cancel_grace: self.cancel_grace,
         };
+        let endings = Arc::clone(&self.endings);
         let held = Held {
             store: Arc::clone(&self.store),
             lease: claimed.lease,
@@ -338,13 +347,20 @@ impl Shared {
         tokio::spawn(async move {
             // Moved in, so that it is dropped with the task however that ends.
             let mut held = held;
+            let mut ending = None;
             match driver::drive(setting, claimed, handler, control).await {
-                Drove::Settled => held.settled = true,
+                Drove::Settled(how) => {
+                    held.settled = true;
+                    ending = how;
+                }
                 Drove::LeaseLost => held.tenure.end(),
                 Drove::Dropped => {}
             }
+            let run = held.lease.run;
             drop(held);
+            // The place first: a waiter that is told to look must not find the driver again.
             drop(reserved);
+            endings.tell(run, ending);
         });
     }
 }

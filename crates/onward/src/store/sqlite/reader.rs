@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use tokio::sync::Semaphore;
 
 use super::fault::Fault;
 use super::open;
 use crate::store::{Answer, Error, Outage};
 
-/// Connections that are kept for the next look; beyond it they are closed after use.
-const IDLE_MAX: usize = 4;
+/// Looks that go on at once. More connections than that only wait for each other.
+const LOOKS_MAX: usize = 4;
 
 /// The connections that only look.
 #[derive(Debug)]
@@ -22,11 +23,13 @@ pub(super) struct Readers {
     path: PathBuf,
     busy_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
+    /// One permit per connection.
+    free: Semaphore,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, busy_timeout: Duration) -> Self {
-        Self { path, busy_timeout, idle: Mutex::default() }
+        Self { path, busy_timeout, idle: Mutex::default(), free: Semaphore::new(LOOKS_MAX) }
     }
 
     /// Looks at one state of the database, on a thread where that may block.
@@ -36,6 +39,9 @@ impl Readers {
     ) -> Answer<'static, T> {
         let readers = Arc::clone(self);
         Box::pin(async move {
+            let waiting = Arc::clone(&readers);
+            // The semaphore is never closed; without a permit the look is only less orderly.
+            let _permit = waiting.free.acquire().await;
             let looked = tokio::task::spawn_blocking(move || readers.look_here(look)).await;
             let lost = |error| Err(Error::Unavailable(Outage::NoAnswer, Box::new(error)));
             looked.unwrap_or_else(lost)
@@ -48,10 +54,7 @@ impl Readers {
         let snapshot = conn.unchecked_transaction().map_err(Fault::from)?;
         let looked = look(&snapshot);
         drop(snapshot);
-        let mut idle = self.idle();
-        if idle.len() < IDLE_MAX {
-            idle.push(conn);
-        }
+        self.idle().push(conn);
         Ok(looked?)
     }
 

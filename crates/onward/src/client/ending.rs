@@ -1,0 +1,112 @@
+//! Endings: how a run that ends in this process reaches whoever waits for it here.
+//!
+//! Owns: the waiters by run. Never the truth: a run that ends in another process is found in the
+//! store, and a driver that leaves without an ending sends its waiters there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::store::End;
+use crate::{Failure, Json, Run, RunId, RunState};
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(crate) run: RunId,
+    pub(crate) state: RunState,
+    pub(crate) output: Option<Json>,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Ending {
+    /// The ending that a settle with this end makes, if it makes one that needs no look.
+    pub(crate) fn of_settle(run: RunId, end: &End) -> Option<Self> {
+        let (state, output, failure) = match end {
+            End::Completed(output) => (RunState::Completed, Some(output.clone()), None),
+            End::Failed { failure, .. } => (RunState::Failed, None, Some(failure.clone())),
+            End::Cancelled => (RunState::Cancelled, None, None),
+            End::Continued { .. } | End::Parked { .. } | End::Stuck { .. } | End::Released => {
+                return None;
+            }
+        };
+        Some(Self { run, state, output, failure })
+    }
+
+    /// The ending of a run that has ended.
+    pub(super) fn of_run(run: Run) -> Self {
+        Self { run: run.id, state: run.state, output: run.output, failure: run.failure }
+    }
+}
+
+/// Who waits for which run.
+#[derive(Default)]
+pub(crate) struct Endings {
+    waiting: Mutex<HashMap<RunId, Arc<Cell>>>,
+}
+
+#[derive(Default)]
+struct Cell {
+    told: Notify,
+    ending: OnceLock<Ending>,
+}
+
+impl Endings {
+    /// Registers interest; what is told from here on reaches the waiter.
+    pub(super) fn wait(self: &Arc<Self>, run: RunId) -> EndingWaiter {
+        let cell = Arc::clone(self.lock().entry(run).or_default());
+        EndingWaiter { run, cell, endings: Arc::clone(self) }
+    }
+
+    /// Tells the waiters how their run ended, or with `None` that they should look for themselves.
+    pub(crate) fn tell(&self, run: RunId, ending: Option<Ending>) {
+        // Taken out, so that whoever waits after a retry of the run does not find an old ending.
+        let Some(cell) = self.lock().remove(&run) else { return };
+        if let Some(ending) = ending {
+            let _ = cell.ending.set(ending);
+        }
+        cell.told.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Cell>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A registered wait for an ending.
+pub(super) struct EndingWaiter {
+    run: RunId,
+    cell: Arc<Cell>,
+    endings: Arc<Endings>,
+}
+
+impl EndingWaiter {
+    /// Resolves when something was told: the ending, or `None` to look for oneself.
+    pub(super) async fn told(&self) -> Option<Ending> {
+        let told = self.cell.told.notified();
+        if self.is_told() {
+            return self.cell.ending.get().cloned();
+        }
+        told.await;
+        self.cell.ending.get().cloned()
+    }
+
+    /// Whether it was told: then its cell is in the registry no more.
+    fn is_told(&self) -> bool {
+        let waiting = self.endings.lock();
+        waiting.get(&self.run).is_none_or(|cell| !Arc::ptr_eq(cell, &self.cell))
+    }
+}
+
+impl Drop for EndingWaiter {
+    fn drop(&mut self) {
+        let mut waiting = self.endings.lock();
+        // The registry's own count and this one.
+        let last = Arc::strong_count(&self.cell) <= 2;
+        let mine = waiting.get(&self.run).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
+        if last && mine {
+            waiting.remove(&self.run);
+        }
+    }
+}
