@@ -47,6 +47,10 @@ pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Runs that one sweep or one wake-up moves in a transaction.
 pub const SWEEP_BATCH_MAX: usize = 1_000;
 
+/// How long a worker that was lost is kept when it holds no run: a day, so that people can still
+/// see who died, and a crash loop does not fill the store with rows.
+pub const LOST_WORKERS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Runs that one prune deletes in a transaction.
 pub const PRUNE_BATCH_MAX: usize = 500;
 

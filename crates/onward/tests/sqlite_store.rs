@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use onward::limits::LOST_WORKERS_KEPT;
 use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
 use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
@@ -120,14 +121,13 @@ fn a_commit_is_synced() {
     let mode: String = temp.raw().query_row("pragma journal_mode", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
     assert_eq!(store.writer_pragma("page_size"), Some(4096));
-    assert_eq!(store.writer_pragma("application_id"), Some(0x4f6e_7764));
 }
 
 #[test]
 fn a_newer_schema_is_refused_and_named() {
     let temp = Temp::new();
     drop(temp.open());
-    temp.raw().pragma_update(None, "user_version", 99).unwrap();
+    temp.raw().execute("update onward_schema set version = 99", []).unwrap();
     let error = SqliteStore::open(temp.path()).unwrap_err();
     assert_eq!(error.code(), Code::SchemaTooNew);
     assert!(error.to_string().contains("99"), "{error}");
@@ -160,6 +160,29 @@ fn many_may_create_one_file_at_once() {
             (0..8).map(|_| scope.spawn(|| SqliteStore::open(&path).map(drop))).collect();
         opening.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
     });
+}
+
+#[tokio::test]
+async fn a_users_own_tables_and_version_are_left_alone() {
+    let temp = Temp::new();
+    let user = temp.raw();
+    user.execute_batch(
+        "pragma user_version = 7;
+         pragma application_id = 8;
+         create table runs (distance integer);
+         create index runs_id on runs (distance);
+         insert into runs values (42)",
+    )
+    .unwrap();
+    let store = temp.open();
+    let run = started(&store).await;
+    drop(store);
+    let store = temp.open();
+    assert!(store.get(Which::Id(run)).await.unwrap().is_some());
+    let read = |sql| user.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(read("pragma user_version"), 7);
+    assert_eq!(read("pragma application_id"), 8);
+    assert_eq!(read("select distance from runs"), 42);
 }
 
 #[test]
@@ -268,6 +291,21 @@ async fn a_stores_own_commits_wake_by_topic_only() {
     assert!(woken.is_err());
 }
 
+#[tokio::test]
+async fn a_record_wakes_nobody_and_a_settle_does() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let mut waiter = std::pin::pin!(store.wait(Topic::Run(lease.run)));
+    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    assert!(futures::poll!(&mut waiter).is_pending());
+    let end = End::Completed(json("1"));
+    store.settle(lease, Settle { records: vec![done(&store, 2, "b")], end }).await.unwrap();
+    assert!(futures::poll!(&mut waiter).is_ready());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_that_come_together_share_a_commit() {
     let temp = Temp::new();
@@ -312,7 +350,8 @@ async fn every_write_is_answered_however_they_race() {
     let all = tokio::time::timeout(Duration::from_secs(60), join_all(tasks)).await.unwrap();
     all.into_iter().for_each(|task| task.unwrap());
     stores.into_iter().for_each(|store| drop(Arc::into_inner(store).unwrap()));
-    let count: i64 = temp.raw().query_row("select count(*) from runs", [], |r| r.get(0)).unwrap();
+    let count: i64 =
+        temp.raw().query_row("select count(*) from onward_runs", [], |r| r.get(0)).unwrap();
     assert_eq!(count, 16 * 50 * 2);
 }
 
@@ -324,7 +363,7 @@ async fn one_bad_write_fails_its_own_caller_only() {
     let (good, bad) = (started(&store).await, started(&store).await);
     store.claim(claim_of(worker, 1)).await.unwrap();
     temp.raw()
-        .execute("update runs set wakes = -1 where id = ?1", [bad.as_u128().to_be_bytes()])
+        .execute("update onward_runs set wakes = -1 where id = ?1", [bad.as_u128().to_be_bytes()])
         .unwrap();
     // A large write keeps the thread busy, so that the others meet in one batch.
     let filler = store.start((0..300).map(|_| new_run()).collect());
@@ -348,8 +387,8 @@ async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
     let (bad, good) = (started(&store).await, started(&store).await);
     let raw = temp.raw();
     raw.execute(
-        "update inputs set input = cast(x'ff' as text)
-         where no = (select no from runs where id = ?1)",
+        "update onward_inputs set input = cast(x'ff' as text)
+         where no = (select no from onward_runs where id = ?1)",
         [bad.as_u128().to_be_bytes()],
     )
     .unwrap();
@@ -369,7 +408,7 @@ async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
     // Not mended by a build that met it already.
     store.sweep(Sweep { worker, expired: ExpiredLeases::Take }).await.unwrap();
     assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
-    raw.execute("update inputs set input = '{}'", []).unwrap();
+    raw.execute("update onward_inputs set input = '{}'", []).unwrap();
     assert_eq!(store.retry(bad).await.unwrap().state, RunState::Queued);
     assert_eq!(claimed(&store, worker, 3).await.run, bad);
 }
@@ -383,11 +422,46 @@ async fn a_corrupt_record_sets_its_run_aside() {
     let lease = claimed(&store, worker, 1).await;
     store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
     store.settle(lease, Settle { records: Vec::new(), end: End::Released }).await.unwrap();
-    temp.raw().execute("update records set kind = 'guess'", []).unwrap();
+    temp.raw().execute("update onward_records set kind = 'guess'", []).unwrap();
     assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
     assert!(matches!(store.history(run, None, 10).await.unwrap_err(), Error::Corrupt(_)));
     let run = store.get(Which::Id(run)).await.unwrap().unwrap();
     assert_eq!(run.state, RunState::Waiting);
+}
+
+#[tokio::test]
+async fn a_damaged_id_holds_up_no_other_run() {
+    let temp = Temp::new();
+    let clock = TestClock::new();
+    let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(temp.path(), options).unwrap();
+    let (sweeper, old) = (joined(&store).await, joined(&store).await);
+    // A pair each that waits, that is held by who leaves, and that is held by nobody who is known.
+    for _ in 0..2 {
+        let delayed = NewRun { start_at: StartAt::After(10), ..new_run() };
+        store.start(vec![delayed]).await.unwrap().remove(0).unwrap();
+    }
+    for holder in [old, sweeper] {
+        started(&store).await;
+        started(&store).await;
+        assert_eq!(store.claim(claim_of(holder, 1)).await.unwrap().runs.len(), 2);
+    }
+    let raw = temp.raw();
+    raw.execute("update onward_runs set id = zeroblob(no % 7) where no % 2 = 0", []).unwrap();
+    raw.execute("update onward_runs set worker = x'99', cancel_at = 1 where no > 4", []).unwrap();
+    store.leave(old).await.unwrap();
+    clock.advance(Duration::from_millis(10));
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Take };
+    let swept = store.sweep(sweep).await.unwrap();
+    assert_eq!((swept.taken.len(), swept.woken), (1, 2));
+    let claims = store.claim(claim_of(sweeper, 2)).await.unwrap();
+    assert_eq!(claims.runs.len(), 3);
+    raw.execute(
+        "update onward_runs set state = 'running', worker = ?1",
+        [sweeper.as_u128().to_be_bytes()],
+    )
+    .unwrap();
+    assert_eq!(store.claim(claim_of(sweeper, 3)).await.unwrap().marks.len(), 1);
 }
 
 #[tokio::test]
@@ -427,6 +501,40 @@ async fn a_worker_without_a_lock_file_is_only_unknown() {
 }
 
 #[tokio::test]
+async fn workers_lost_long_ago_are_deleted() {
+    let temp = Temp::new();
+    let clock = TestClock::new();
+    let options = SqliteOptions { clock: Arc::new(clock.clone()), ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(temp.path(), options).unwrap();
+    let (sweeper, left) = (joined(&store).await, joined(&store).await);
+    store.leave(left).await.unwrap();
+    let workers = || {
+        let count = "select count(*) from onward_workers";
+        temp.raw().query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Take };
+    clock.advance(LOST_WORKERS_KEPT);
+    store.sweep(sweep.clone()).await.unwrap();
+    assert_eq!(workers(), 2);
+    clock.advance(Duration::from_millis(1));
+    store.sweep(sweep).await.unwrap();
+    assert_eq!(workers(), 1);
+}
+
+#[tokio::test]
+async fn runs_of_a_missing_worker_are_taken() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let (sweeper, missing) = (joined(&store).await, joined(&store).await);
+    let run = started(&store).await;
+    claimed(&store, missing, 1).await;
+    let id = missing.as_u128().to_be_bytes();
+    temp.raw().execute("delete from onward_workers where id = ?1", [id]).unwrap();
+    let sweep = Sweep { worker: sweeper, expired: ExpiredLeases::Leave };
+    assert_eq!(store.sweep(sweep).await.unwrap().taken, [run]);
+}
+
+#[tokio::test]
 async fn a_dropped_store_has_written_what_was_submitted() {
     let temp = Temp::new();
     let store = temp.open();
@@ -447,26 +555,27 @@ fn hot_statements_walk_their_own_indexes() {
     drop(temp.open());
     let conn = temp.raw();
     let plans = [
-        ("claim_queued", "runs_queued"),
-        ("claim_suspect", "runs_suspect"),
-        ("claim_suspects", "runs_suspect"),
-        ("claim_again", "runs_running"),
-        ("claim_marks", "runs_marked"),
-        ("next_due", "runs_waiting"),
-        ("wake", "runs_waiting"),
-        ("leave_runs", "runs_running"),
-        ("sweep_holder", "runs_running"),
-        ("sweep_held", "runs_running"),
-        ("sweep_stuck", "runs_stuck"),
-        ("sweep_stuck_builds", "runs_stuck"),
-        ("prune_old", "runs_finished"),
-        ("record_fence", "runs_id"),
-        ("settle_fence", "runs_id"),
-        ("record_same", "records_seq"),
-        ("claim_history", "records_seq"),
-        ("history", "records_seq"),
-        ("sweep_progress", "records_seq"),
-        ("retry_void", "records"),
+        ("claim_queued", "onward_runs_queued"),
+        ("claim_suspect", "onward_runs_suspect"),
+        ("claim_suspects", "onward_runs_suspect"),
+        ("claim_again", "onward_runs_running"),
+        ("claim_marks", "onward_runs_marked"),
+        ("next_due", "onward_runs_waiting"),
+        ("wake", "onward_runs_waiting"),
+        ("leave_runs", "onward_runs_running"),
+        ("sweep_holder", "onward_runs_running"),
+        ("sweep_held", "onward_runs_running"),
+        ("sweep_stuck", "onward_runs_stuck"),
+        ("sweep_workers", "onward_workers_lost"),
+        ("sweep_stuck_builds", "onward_runs_stuck"),
+        ("prune_old", "onward_runs_finished"),
+        ("record_fence", "onward_runs_id"),
+        ("settle_fence", "onward_runs_id"),
+        ("record_same", "onward_records_seq"),
+        ("claim_history", "onward_records_seq"),
+        ("history", "onward_records_seq"),
+        ("sweep_progress", "onward_records_seq"),
+        ("retry_void", "onward_records"),
     ];
     for (name, index) in plans {
         let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
@@ -499,7 +608,7 @@ async fn finished_runs_cost_a_claim_nothing() {
     temp.raw()
         .execute_batch(
             "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)
-             insert into runs (id, state, attempt, wakes, crashes, priority, finished_at,
+             insert into onward_runs (id, state, attempt, wakes, crashes, priority, finished_at,
                  workflow, queue, created_at, duplicates)
              select randomblob(16), 'completed', 1, 0, 0, 0, i, 'index', 'default', i, 0 from n",
         )

@@ -1,7 +1,7 @@
 //! Going on as another run: the key, the tags and the one behind move along.
 
 use super::stage::*;
-use crate::store::{End, Lease, NewRun, StartedHow};
+use crate::store::{Conflict, End, Lease, NewRun, Settle, StartedHow};
 use crate::{OnConflict, RunId, RunState, Waits};
 
 /// The run that goes on has all that the old one was started with, and a fresh history.
@@ -49,6 +49,21 @@ pub async fn marked_run_does_not_go_on(stage: &Stage) {
     assert_eq!((run.state, run.continued_as), (RunState::Cancelled, None));
     assert_eq!(stage.snapshot().await.runs.len(), 1);
     assert_eq!(stage.by_key("order-1").await, Some(run.id));
+}
+
+/// A run cannot go on as one that is there, be it itself; nothing of the settle is written.
+pub async fn continuation_onto_a_run_that_is_there_is_refused_whole(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (other, lease) = (stage.running(&worker).await, stage.running(&worker).await);
+    let before = stage.snapshot().await;
+    for run in [other.run, lease.run] {
+        let end = End::Continued { run, input: json(2) };
+        let settle = Settle { records: vec![done(1, "page", 1)], end };
+        let refused = stage.store.settle(lease, settle).await;
+        assert_conflict(refused, Conflict::Record { run: lease.run });
+    }
+    stage.assert_unchanged(&before).await;
+    stage.settle(lease, End::Completed(json(1))).await.unwrap();
 }
 
 /// A late repeat of the settle leaves the run that goes on as it is, even after its end.

@@ -2,7 +2,8 @@
 
 use super::stage::*;
 use crate::RunState;
-use crate::store::{End, ExpiredLeases, Sweep};
+use crate::limits::LOST_WORKERS_KEPT;
+use crate::store::{End, ExpiredLeases, Sweep, Swept};
 
 /// A join that is repeated changes nothing.
 pub async fn join_twice(stage: &Stage) {
@@ -79,6 +80,25 @@ pub async fn lost_worker_can_do_nothing(stage: &Stage) {
     assert_lost(stage.settle(lease, End::Completed(json(1))).await);
     assert_lost(stage.store.sweep(old.next_sweep()).await);
     stage.assert_unchanged(&before).await;
+}
+
+/// A worker that was lost so long ago that a sweep forgot it has no more rights than before.
+pub async fn forgotten_worker_can_do_nothing(stage: &Stage) {
+    let (old, live) = (stage.worker().await, stage.worker().await);
+    let lease = stage.running(&old).await;
+    stage.lose(&old, &live).await;
+    stage.pass(LOST_WORKERS_KEPT.as_millis() as u64 + 1);
+    live.renew().await.unwrap();
+    assert_eq!(live.sweep().await, Swept::default());
+    let before = stage.snapshot().await;
+    assert_lost(old.renew().await);
+    assert_lost(stage.store.claim(old.next_claim(1)).await);
+    assert_lost(stage.record(lease, vec![done(1, "ocr", 1)]).await);
+    assert_lost(stage.settle(lease, End::Completed(json(1))).await);
+    assert_lost(stage.store.sweep(old.next_sweep()).await);
+    stage.store.leave(old.id).await.unwrap();
+    stage.assert_unchanged(&before).await;
+    live.take(lease.run).await;
 }
 
 /// A leave queues at once what the worker holds.

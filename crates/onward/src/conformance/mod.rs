@@ -147,6 +147,7 @@ macro_rules! conformance_suite {
                 renew_of_an_unknown_worker_is_refused
                 expired_lease_is_not_lost_until_swept
                 lost_worker_can_do_nothing
+                forgotten_worker_can_do_nothing
                 leave_queues_its_runs_at_once
                 leave_is_not_a_crash
                 leave_twice
@@ -221,6 +222,7 @@ macro_rules! conformance_suite {
                 continuation_inherits_all_but_the_history
                 continuation_takes_the_key
                 marked_run_does_not_go_on
+                continuation_onto_a_run_that_is_there_is_refused_whole
                 late_repeat_of_a_continuation_is_known
                 run_behind_moves_along
             }

@@ -18,7 +18,8 @@ use crate::RunId;
 pub enum Topic {
     /// A run may be claimable, or a running one may have been marked.
     Work,
-    /// This run may have changed.
+    /// This run's state may have changed. A record alone does not say so: whoever waits for a
+    /// result would look at the run again at every step.
     Run(RunId),
 }
 

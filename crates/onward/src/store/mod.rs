@@ -85,8 +85,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn retry(&self, run: RunId) -> Answer<'_, Run>;
 
     /// Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due,
-    /// and queues stuck runs that this worker's build may mend. Bounded; `more` says that
-    /// another pass would find work.
+    /// queues stuck runs that this worker's build may mend, and forgets workers that were lost
+    /// more than `LOST_WORKERS_KEPT` ago. Bounded; `more` says that another pass would find work.
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept>;
 
     /// Deletes runs that ended long ago, with all that belongs to them, in one bounded batch.
@@ -150,7 +150,8 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
-    /// The holder itself wrote another record there: a fault of the engine.
+    /// The holder itself wrote another record there, or would go on as a run that is there: a
+    /// fault of the engine.
     Record {
         /// That run.
         run: RunId,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::limits::{CRASH_BACKOFF_MAX, CRASHES_MAX, SUSPECT_CRASHES};
+use crate::limits::{CRASH_BACKOFF_MAX, CRASHES_MAX, LOST_WORKERS_KEPT, SUSPECT_CRASHES};
 use crate::{Code, OnConflict, Run, RunState, Timestamp, Waits};
 
 use super::{Conflict, Error, StartAt};
@@ -121,6 +121,12 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
 /// Whether a run is claimed alone, because it may be what kills its workers.
 pub(crate) fn is_suspect(crashes: u32) -> bool {
     crashes >= SUSPECT_CRASHES
+}
+
+/// Workers that were lost before this time and hold no run are forgotten.
+pub(crate) fn forget_lost_before(now: Timestamp) -> Timestamp {
+    let kept_ms = i64::try_from(LOST_WORKERS_KEPT.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(kept_ms))
 }
 
 /// When a run that is started `now` may first be claimed.

@@ -30,7 +30,7 @@ use crate::limits::{
     CANCEL_GRACE_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, LEASE_DEFAULT, LEASE_MIN,
     LINGER_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
-use crate::store::{Claimed, Store};
+use crate::store::{Claimed, End, Lease, Settle, Store};
 use crate::{Code, Ctx, Error, Failure, Json, WorkerId, Workflow};
 
 /// A worker that is being set up; made by [`Onward::worker`](crate::Onward::worker).
@@ -329,11 +329,48 @@ impl Shared {
             linger: self.linger,
             cancel_grace: self.cancel_grace,
         };
+        let held = Held {
+            store: Arc::clone(&self.store),
+            lease: claimed.lease,
+            tenure: Arc::clone(&reserved.tenure),
+            settled: false,
+        };
         tokio::spawn(async move {
-            if driver::drive(setting, claimed, handler, control).await == Drove::LeaseLost {
-                reserved.tenure.end();
+            // Moved in, so that it is dropped with the task however that ends.
+            let mut held = held;
+            match driver::drive(setting, claimed, handler, control).await {
+                Drove::Settled => held.settled = true,
+                Drove::LeaseLost => held.tenure.end(),
+                Drove::Dropped => {}
             }
-            drop(reserved.place);
+            drop(held);
+            drop(reserved);
+        });
+    }
+}
+
+/// A run that this worker holds. Whatever ends its driver without a settle, a fault of the engine
+/// included, gives the run back: a live worker must not hold what nobody executes.
+struct Held {
+    store: Arc<dyn Store>,
+    lease: Lease,
+    tenure: Arc<Tenure>,
+    settled: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // At the end of a tenure the store takes back all of its runs.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.settled || self.tenure.is_over() {
+            return;
+        }
+        let (store, lease) = (Arc::clone(&self.store), self.lease);
+        runtime.spawn(async move {
+            let settle = Settle { records: Vec::new(), end: End::Released };
+            if let Err(error) = store.settle(lease, settle).await {
+                tracing::debug!(run = %lease.run, %error, "a dropped run was given back otherwise");
+            }
         });
     }
 }

@@ -92,7 +92,6 @@ fn play(script: Script, seed: u64, writes: usize, death: Death) -> Played {
     let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let mut before: Vec<String> = Vec::new();
     let mut run = None;
-    let mut crashes = 0;
     for attempt in 1.. {
         let shuffle = Shuffle::new(seed, attempt);
         let store = Arc::new(LossyStore::around(Arc::clone(&inner)));
@@ -117,9 +116,8 @@ fn play(script: Script, seed: u64, writes: usize, death: Death) -> Played {
         }
         if ended {
             check_end(&inner, run.as_ref());
-            return if crashes == 0 { Played::Through } else { Played::Crashed };
+            return if attempt == 1 { Played::Through } else { Played::Crashed };
         }
-        crashes += 1;
     }
     Played::Through
 }

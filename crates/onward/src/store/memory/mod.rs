@@ -61,7 +61,7 @@ struct Trace {
 struct WorkerRow {
     worker: NewWorker,
     lease_until: Timestamp,
-    lost: bool,
+    lost_at: Option<Timestamp>,
 }
 
 struct KeyRow {
@@ -130,7 +130,7 @@ impl Store for MemoryStore {
 
     fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
         self.transact_quietly(|state, now| {
-            let row = state.workers.get_mut(&worker).filter(|row| !row.lost);
+            let row = state.workers.get_mut(&worker).filter(|row| row.lost_at.is_none());
             let row = row.ok_or(Error::LeaseLost)?;
             row.lease_until = Timestamp::from_millis(now.as_millis() + row.worker.lease_ms);
             Ok(row.lease_until)
@@ -246,7 +246,7 @@ impl State {
     }
 
     fn is_lost(&self, worker: WorkerId) -> bool {
-        self.workers.get(&worker).is_none_or(|row| row.lost)
+        self.workers.get(&worker).is_none_or(|row| row.lost_at.is_some())
     }
 
     fn live_key(&self, workflow: String, key: String, now: Timestamp) -> Option<&KeyRow> {
@@ -343,7 +343,7 @@ impl State {
                 *stats.queued.entry(run.queue.clone()).or_default() += 1;
             }
         }
-        let live = self.workers.values().filter(|row| !row.lost);
+        let live = self.workers.values().filter(|row| row.lost_at.is_none());
         stats.workers = live.map(|row| self.worker_info(row)).collect();
         stats
     }

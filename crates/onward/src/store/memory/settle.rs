@@ -65,10 +65,21 @@ pub(super) fn settle(
         return Ok(settled);
     }
     fenced(state, lease)?;
+    check_continuation(state, lease.run, &settle.end)?;
     let new = not_yet_there(state, lease, settle.records);
     add(state, lease, new)?;
     let settled = end(state, lease.run, settle.end, now)?;
     Ok(settled)
+}
+
+/// Refuses to go on as a run that is there.
+fn check_continuation(state: &State, run: RunId, end: &End) -> Result<(), Error> {
+    let End::Continued { run: next, .. } = end else { return Ok(()) };
+    let marked = state.row(run)?.run.cancel_at.is_some();
+    if !marked && state.runs.contains_key(next) {
+        return Err(Error::Conflict(Conflict::Record { run }));
+    }
+    Ok(())
 }
 
 fn end(state: &mut State, run: RunId, end: End, now: Timestamp) -> Result<Settled, Error> {

@@ -5,16 +5,16 @@ use crate::limits::SWEEP_BATCH_MAX;
 
 pub(super) fn join(state: &mut State, worker: NewWorker, now: Timestamp) -> Result<(), Error> {
     if let Some(row) = state.workers.get(&worker.id) {
-        return if row.lost { Err(Error::LeaseLost) } else { Ok(()) };
+        return if row.lost_at.is_some() { Err(Error::LeaseLost) } else { Ok(()) };
     }
     let lease_until = Timestamp::from_millis(now.as_millis() + worker.lease_ms);
-    state.workers.insert(worker.id, WorkerRow { worker, lease_until, lost: false });
+    state.workers.insert(worker.id, WorkerRow { worker, lease_until, lost_at: None });
     Ok(())
 }
 
 pub(super) fn leave(state: &mut State, worker: WorkerId, now: Timestamp) {
     if let Some(row) = state.workers.get_mut(&worker) {
-        row.lost = true;
+        row.lost_at.get_or_insert(now);
     }
     let held = state.runs.values_mut().filter(|row| row.run.worker == Some(worker));
     for row in held {
@@ -31,20 +31,37 @@ pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<
     let (taken, more_to_take) = take_back(state, sweep.worker, now);
     let (woken, more_to_wake) = claim::wake_due(state, now);
     let more_to_mend = mend_stuck(state, sweep.worker, now);
+    forget_lost(state, now);
     let more = more_to_take || more_to_wake || more_to_mend;
     Ok(Swept { lost, taken, woken, more })
 }
 
 fn mark_lost(state: &mut State, sweep: &Sweep, now: Timestamp) -> Vec<WorkerId> {
     let expired = (state.workers.iter_mut())
-        .filter(|(id, row)| **id != sweep.worker && !row.lost && row.lease_until < now)
+        .filter(|(id, row)| **id != sweep.worker && row.lost_at.is_none() && row.lease_until < now)
         .filter(|_| sweep.expired == ExpiredLeases::Take);
     expired
         .map(|(id, row)| {
-            row.lost = true;
+            row.lost_at = Some(now);
             *id
         })
         .collect()
+}
+
+/// Deletes some of the workers that were lost long ago and hold no run: what is left of them is
+/// for the next pass.
+fn forget_lost(state: &mut State, now: Timestamp) {
+    let before = rules::forget_lost_before(now);
+    let holds = |id| state.runs.values().any(|row| row.run.worker == Some(id));
+    let old: Vec<WorkerId> = (state.workers.iter())
+        .filter(|(_, row)| row.lost_at.is_some_and(|lost_at| lost_at < before))
+        .map(|(id, _)| *id)
+        .filter(|id| !holds(*id))
+        .take(SWEEP_BATCH_MAX)
+        .collect();
+    for worker in old {
+        state.workers.remove(&worker);
+    }
 }
 
 /// Queues the runs of lost or missing workers; says whether more are left.

@@ -3,7 +3,7 @@
 //! Owns: the folder beside the database in which each worker of this machine has a file that its
 //! process keeps locked. The system lets go of the lock when the process dies, however it dies,
 //! so a file whose lock can be taken belongs to a dead worker. Never the fence: a missing file
-//! says nothing, and only the mark `lost` takes a lease away.
+//! says nothing, and only the mark `lost_at` takes a lease away.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

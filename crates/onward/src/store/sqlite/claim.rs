@@ -6,7 +6,7 @@
 use rusqlite::params;
 
 use super::fault::Fault;
-use super::row::{self, json_text, run_id, worker_blob};
+use super::row::{self, json_text, run_id, whole_id, worker_blob};
 use super::tx::Tx;
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::{Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
@@ -40,10 +40,10 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
 pub(super) fn wake_due(tx: &mut Tx<'_>) -> Result<(usize, bool), Fault> {
     let params = params![tx.now.as_millis(), row::limit(SWEEP_BATCH_MAX)];
     let woken =
-        row::all(tx.conn, include_str!("sql/wake.sql"), params, |row| Ok(run_id(row.get(0)?)))?;
+        row::all(tx.conn, include_str!("sql/wake.sql"), params, |row| Ok(whole_id(row, 0)))?;
     let count = woken.len();
     for run in woken {
-        tx.changed(run);
+        run.into_iter().for_each(|run| tx.changed(run_id(run)));
         tx.work();
     }
     let more = count == SWEEP_BATCH_MAX
@@ -255,10 +255,11 @@ fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(
 fn marks(tx: &Tx<'_>, claim: &Claim) -> Result<Vec<Mark>, Fault> {
     let worker = claim.worker;
     let sql = include_str!("sql/claim_marks.sql");
-    let mut marks = row::all(tx.conn, sql, [worker_blob(worker)], |row| {
-        let lease = Lease { run: run_id(row.get(0)?), worker, attempt: row.get(1)? };
-        Ok(Mark { lease })
+    let marked = row::all(tx.conn, sql, [worker_blob(worker)], |row| {
+        let attempt = row.get(1)?;
+        Ok(whole_id(row, 0).map(|run| Mark { lease: Lease { run: run_id(run), worker, attempt } }))
     })?;
+    let mut marks: Vec<Mark> = marked.into_iter().flatten().collect();
     marks.sort_by_key(|mark| mark.lease.run);
     Ok(marks)
 }

@@ -66,7 +66,7 @@ impl Conditions {
         all.add_states(&filter.states);
         for (name, value) in &filter.tags {
             all.add(
-                "r.no in (select run from tags where name = ? and value = ?)",
+                "r.no in (select run from onward_tags where name = ? and value = ?)",
                 Value::Text(name.clone()),
             );
             all.values.push(Value::Text(value.clone()));

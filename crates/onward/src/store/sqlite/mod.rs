@@ -132,11 +132,10 @@ impl SqliteStore {
     async fn dead(&self) -> Result<Vec<WorkerId>, Error> {
         let alive = Arc::clone(&self.alive);
         let look = self.readers.look(move |conn| {
-            let mut live = row::all(conn, include_str!("sql/sweep_live.sql"), [], |row| {
-                Ok(row::worker_id(row.get(0)?))
-            })?;
-            live.retain(|worker| alive.is_dead(*worker));
-            Ok(live)
+            let sql = include_str!("sql/sweep_live.sql");
+            let live = row::all(conn, sql, [], |row| Ok(row::whole_id(row, 0)))?;
+            let live = live.into_iter().flatten().map(row::worker_id);
+            Ok(live.filter(|worker| alive.is_dead(*worker)).collect())
         });
         look.await
     }

@@ -1,7 +1,9 @@
 //! Opening a database file: settings and migrations.
 //!
 //! Owns: what every connection is set to, and the schema's version. Never opens a file that a
-//! newer program wrote, and never trusts a setting that it has not read back.
+//! newer program wrote, and never trusts a setting that it has not read back. The file may be
+//! the user's own: the store's tables and indexes are named `onward_…`, and the version is in one
+//! of them, because `user_version` and `application_id` are the user's.
 
 use std::path::Path;
 use std::thread;
@@ -11,14 +13,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
+use super::row;
 use crate::store::Error as StoreError;
 use crate::{Code, Error};
 
-/// The schema's migrations in order; a database's `user_version` says how many it has had.
+/// The schema's migrations in order; the database says how many it has had.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
-
-/// "Onwd": tells tools whose file it is.
-const APPLICATION_ID: i64 = 0x4f6e_7764;
 
 /// Pages in the write-ahead log after which a commit copies them back: 8 MiB, so that the log
 /// stays small and the copying is shared by thousands of records.
@@ -130,9 +130,15 @@ fn check_version(version: usize) -> Result<(), TooNew> {
     if version > MIGRATIONS.len() { Err(TooNew) } else { Ok(()) }
 }
 
+/// How many migrations the database has had; none when the store's tables are not there.
 fn version(conn: &Connection) -> Result<usize, Fault> {
-    let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    usize::try_from(version).map_err(Fault::data)
+    if row::first(conn, include_str!("sql/schema_there.sql"), [], |_| Ok(()))?.is_none() {
+        return Ok(0);
+    }
+    let sql = include_str!("sql/schema_version.sql");
+    let version = row::first(conn, sql, [], |row| Ok(row.get::<_, i64>(0)?))?;
+    usize::try_from(version.ok_or_else(|| Fault::data("the schema has no version"))?)
+        .map_err(Fault::data)
 }
 
 /// Brings the schema up to date, all of it or nothing. Two programs may do so at once: the
@@ -144,8 +150,7 @@ fn migrate(conn: &Connection) -> Result<(), Fault> {
             conn.execute_batch(migration)?;
         }
         if version < MIGRATIONS.len() {
-            conn.pragma_update(None, "application_id", APPLICATION_ID)?;
-            conn.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+            conn.execute(include_str!("sql/schema_set.sql"), [row::limit(MIGRATIONS.len())])?;
         }
         Ok(conn.execute_batch("commit")?)
     });

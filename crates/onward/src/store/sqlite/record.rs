@@ -49,9 +49,6 @@ pub(super) fn add(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) ->
             return add_new(tx, lease, no, records);
         }
     }
-    if !records.is_empty() {
-        tx.changed(lease.run);
-    }
     Ok(())
 }
 
@@ -79,7 +76,6 @@ fn add_new(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) -> Result
             return Err(Fault::data(format!("record {} of run {no} is refused", record.seq)));
         }
     }
-    tx.changed(lease.run);
     Ok(())
 }
 

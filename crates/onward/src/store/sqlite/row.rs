@@ -283,6 +283,12 @@ pub(super) fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<Strin
     serde_json::to_string(value).map_err(Fault::data)
 }
 
+/// The id in a column, or nothing when it is damaged: for those that go through many rows, of
+/// which a bad one must not hold up the others.
+pub(super) fn whole_id(row: &rusqlite::Row<'_>, column: usize) -> Option<[u8; 16]> {
+    row.get(column).ok()
+}
+
 pub(super) fn run_blob(id: RunId) -> [u8; 16] {
     id.as_u128().to_be_bytes()
 }

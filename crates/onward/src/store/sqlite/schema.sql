@@ -1,4 +1,4 @@
-CREATE TABLE attempts (
+CREATE TABLE onward_attempts (
     run integer not null,
     attempt integer not null,
     build text not null,
@@ -6,7 +6,7 @@ CREATE TABLE attempts (
     primary key (run, attempt)
 ) strict, without rowid;
 
-CREATE TABLE duplicates (
+CREATE TABLE onward_duplicates (
     no integer primary key,
     run integer not null,
     start blob not null,
@@ -15,15 +15,15 @@ CREATE TABLE duplicates (
     same_input integer not null
 ) strict;
 
-CREATE INDEX duplicates_run on duplicates (run);
+CREATE INDEX onward_duplicates_run on onward_duplicates (run);
 
-CREATE TABLE inputs (
+CREATE TABLE onward_inputs (
     no integer primary key,
     input text not null,
     tags text
 ) strict;
 
-CREATE TABLE keys (
+CREATE TABLE onward_keys (
     workflow text not null,
     key text not null,
     run integer not null,
@@ -32,13 +32,13 @@ CREATE TABLE keys (
     primary key (workflow, key)
 ) strict, without rowid;
 
-CREATE TABLE outputs (
+CREATE TABLE onward_outputs (
     no integer primary key,
     output text,
     failure text
 ) strict;
 
-CREATE TABLE records (
+CREATE TABLE onward_records (
     no integer primary key,
     run integer not null,
     seq integer not null,
@@ -54,12 +54,12 @@ CREATE TABLE records (
     voided_at integer
 ) strict;
 
-CREATE UNIQUE INDEX records_seq on records (run, seq);
+CREATE UNIQUE INDEX onward_records_seq on onward_records (run, seq);
 
-CREATE UNIQUE INDEX records_step on records (run, step)
+CREATE UNIQUE INDEX onward_records_step on onward_records (run, step)
 where kind in ('done', 'failed', 'fired') and voided_at is null;
 
-CREATE TABLE runs (
+CREATE TABLE onward_runs (
     no integer primary key,
     id blob not null,
     state text not null,
@@ -91,43 +91,47 @@ CREATE TABLE runs (
     continued_as blob
 ) strict;
 
-CREATE UNIQUE INDEX runs_id on runs (id);
+CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);
 
-CREATE INDEX runs_queued on runs (queue, workflow, priority desc, due_at, id)
+CREATE INDEX onward_runs_queued on onward_runs (queue, workflow, priority desc, due_at, id)
 where state = 'queued' and crashes < 3 and paused_at is null;
 
-CREATE INDEX runs_suspect on runs (queue, workflow, priority desc, due_at, id)
+CREATE INDEX onward_runs_suspect on onward_runs (queue, workflow, priority desc, due_at, id)
 where state = 'queued' and crashes >= 3 and paused_at is null;
 
-CREATE INDEX runs_paused on runs (queue)
+CREATE INDEX onward_runs_paused on onward_runs (queue)
 where state = 'queued' and paused_at is not null;
 
-CREATE INDEX runs_waiting on runs (due_at, id)
+CREATE INDEX onward_runs_waiting on onward_runs (due_at, id)
 where state = 'waiting';
 
-CREATE INDEX runs_running on runs (worker, ticket)
+CREATE INDEX onward_runs_running on onward_runs (worker, ticket)
 where state = 'running';
 
-CREATE INDEX runs_marked on runs (worker)
+CREATE INDEX onward_runs_marked on onward_runs (worker)
 where state = 'running' and cancel_at is not null;
 
-CREATE INDEX runs_stuck on runs (stuck_builds, queue, workflow, id)
+CREATE INDEX onward_runs_stuck on onward_runs (stuck_builds, queue, workflow, id)
 where stuck is not null;
 
-CREATE INDEX runs_finished on runs (state, finished_at, id)
+CREATE INDEX onward_runs_finished on onward_runs (state, finished_at, id)
 where finished_at is not null;
 
-CREATE INDEX runs_key on runs (key, id)
+CREATE INDEX onward_runs_key on onward_runs (key, id)
 where key is not null;
 
-CREATE TABLE tags (
+CREATE TABLE onward_schema (
+    version integer not null
+) strict;
+
+CREATE TABLE onward_tags (
     name text not null,
     value text not null,
     run integer not null,
     primary key (name, value, run)
 ) strict, without rowid;
 
-CREATE TABLE workers (
+CREATE TABLE onward_workers (
     id blob primary key,
     build text not null,
     place text not null,
@@ -135,9 +139,12 @@ CREATE TABLE workers (
     workflows text not null,
     lease_ms integer not null,
     lease_until integer not null,
-    lost integer not null
+    lost_at integer
 ) strict, without rowid;
 
-CREATE INDEX workers_live on workers (id)
-where lost = 0;
+CREATE INDEX onward_workers_live on onward_workers (id)
+where lost_at is null;
+
+CREATE INDEX onward_workers_lost on onward_workers (lost_at)
+where lost_at is not null;
 

@@ -8,7 +8,7 @@ use super::record::{add, holds};
 use super::row::{self, json_text, run_blob, run_id, waits_columns};
 use super::start::insert_run;
 use super::tx::Tx;
-use crate::store::{End, Error, Lease, Settle, Settled};
+use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
 use crate::{Json, Run, RunId, RunState, Timestamp, Waits};
 
 /// A run's row, as far as the end of an attempt needs it.
@@ -37,6 +37,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, lease: Lease, settle: &Settle) -> Result<S
     if !held.holds || tx.is_lost(lease.worker)? {
         return Err(Error::LeaseLost.into());
     }
+    check_continuation(tx, lease.run, &held, &settle.end)?;
     if !settle.records.is_empty() {
         add(tx, lease, held.no, &settle.records)?;
     }
@@ -81,6 +82,16 @@ fn settled_of(text: &str) -> Result<Settled, Fault> {
         "queued" => Ok(Settled::Queued),
         _ => Err(Fault::data(format!("no settle answers {text:?}"))),
     }
+}
+
+/// Refuses to go on as a run that is there, before anything is written.
+fn check_continuation(tx: &Tx<'_>, run: RunId, held: &Held, end: &End) -> Result<(), Fault> {
+    let End::Continued { run: next, .. } = end else { return Ok(()) };
+    let sql = include_str!("sql/record_fence.sql");
+    if !held.cancel_asked && tx.exists(sql, [run_blob(*next)])? {
+        return Err(Error::Conflict(Conflict::Record { run }).into());
+    }
+    Ok(())
 }
 
 fn end(tx: &mut Tx<'_>, lease: Lease, held: Held, end: &End) -> Result<Settled, Fault> {

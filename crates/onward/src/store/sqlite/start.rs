@@ -88,12 +88,7 @@ fn meet_key(
     }
 }
 
-fn add_duplicate(
-    tx: &mut Tx<'_>,
-    holder: &Row,
-    new: &NewRun,
-    same_input: bool,
-) -> Result<(), Fault> {
+fn add_duplicate(tx: &Tx<'_>, holder: &Row, new: &NewRun, same_input: bool) -> Result<(), Fault> {
     let params = params![holder.no, run_blob(new.id), tx.now.as_millis(), new.caller, same_input];
     if tx.execute(include_str!("sql/start_duplicate.sql"), params)? == 0 {
         return Ok(());
@@ -103,7 +98,6 @@ fn add_duplicate(
     if count.is_some_and(|count| count > row::limit(DUPLICATES_KEPT_MAX)) {
         tx.execute(include_str!("sql/start_duplicate_drop.sql"), [holder.no])?;
     }
-    tx.changed(holder.run.id);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use rusqlite::params;
 use super::cancel::keep_trace;
 use super::claim::{served, wake_due};
 use super::fault::Fault;
-use super::row::{self, Row, json_text, run_id, worker_blob, worker_id};
+use super::row::{self, Row, json_text, run_id, whole_id, worker_blob, worker_id};
 use super::tx::Tx;
 use crate::limits::SWEEP_BATCH_MAX;
 use crate::store::rules;
@@ -47,14 +47,14 @@ pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Timestamp, Fault> {
 /// Ends a worker and queues what it holds.
 pub(super) fn leave(tx: &mut Tx<'_>, worker: WorkerId) -> Result<(), Fault> {
     let id = worker_blob(worker);
-    tx.execute(include_str!("sql/worker_lose.sql"), [id])?;
+    tx.execute(include_str!("sql/worker_lose.sql"), params![id, tx.now.as_millis()])?;
     tx.fence_moved();
     tx.execute(include_str!("sql/leave_trace.sql"), [id])?;
     let params = params![id, tx.now.as_millis()];
     let sql = include_str!("sql/leave_runs.sql");
-    let runs = row::all(tx.conn, sql, params, |row| Ok(run_id(row.get(0)?)))?;
+    let runs = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
     for run in runs {
-        tx.changed(run);
+        run.into_iter().for_each(|run| tx.changed(run_id(run)));
         tx.work();
     }
     Ok(())
@@ -70,6 +70,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let (taken, more_to_take) = take_back(tx, sweep.worker)?;
     let (woken, more_to_wake) = wake_due(tx)?;
     let more_to_mend = mend_stuck(tx, sweep.worker)?;
+    forget_lost(tx)?;
     Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake || more_to_mend })
 }
 
@@ -78,7 +79,8 @@ fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<Wo
     if sweep.expired == ExpiredLeases::Take {
         let params = params![tx.now.as_millis(), worker_blob(sweep.worker)];
         let sql = include_str!("sql/sweep_expired.sql");
-        lost = row::all(tx.conn, sql, params, |row| Ok(worker_id(row.get(0)?)))?;
+        let expired = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
+        lost = expired.into_iter().flatten().map(worker_id).collect();
     }
     for worker in dead {
         if *worker != sweep.worker && !tx.is_lost(*worker)? {
@@ -88,32 +90,46 @@ fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<Wo
     lost.sort_unstable();
     lost.dedup();
     for worker in &lost {
-        tx.execute(include_str!("sql/worker_lose.sql"), [worker_blob(*worker)])?;
+        let params = params![worker_blob(*worker), tx.now.as_millis()];
+        tx.execute(include_str!("sql/worker_lose.sql"), params)?;
     }
     tx.fence_moved();
     Ok(lost)
 }
 
+/// Deletes some of the workers that were lost long ago and hold no run: what is left of them is
+/// for the next pass.
+fn forget_lost(tx: &Tx<'_>) -> Result<(), Fault> {
+    let params =
+        params![rules::forget_lost_before(tx.now).as_millis(), row::limit(SWEEP_BATCH_MAX)];
+    tx.execute(include_str!("sql/sweep_workers.sql"), params)?;
+    Ok(())
+}
+
 /// Queues the runs of lost or missing workers; says whether more are left.
 fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), Fault> {
-    let mut orphaned: Vec<(RunId, i64)> = Vec::new();
+    let mut orphaned: Vec<(Option<RunId>, i64)> = Vec::new();
     let mut last: Vec<u8> = Vec::new();
     while orphaned.len() <= SWEEP_BATCH_MAX {
         let sql = include_str!("sql/sweep_holder.sql");
-        let holder: Option<Option<[u8; 16]>> =
+        let holder: Option<Option<Vec<u8>>> =
             row::first(tx.conn, sql, [&last], |row| Ok(row.get(0)?))?;
         let Some(holder) = holder.flatten() else {
             break;
         };
-        last = holder.to_vec();
-        let worker = worker_id(holder);
-        if worker == sweeper || !tx.is_lost(worker)? {
-            continue;
+        last = holder;
+        // A holder whose id is damaged is nobody: it is as good as missing.
+        if let Ok(holder) = <[u8; 16]>::try_from(last.as_slice()) {
+            let worker = worker_id(holder);
+            if worker == sweeper || !tx.is_lost(worker)? {
+                continue;
+            }
         }
         let room = SWEEP_BATCH_MAX + 1 - orphaned.len();
-        let params = params![holder, row::limit(room)];
+        let params = params![last, row::limit(room)];
         let sql = include_str!("sql/sweep_held.sql");
-        let held = row::all(tx.conn, sql, params, |row| Ok((run_id(row.get(1)?), row.get(0)?)))?;
+        let held =
+            row::all(tx.conn, sql, params, |row| Ok((whole_id(row, 1).map(run_id), row.get(0)?)))?;
         orphaned.extend(held);
     }
     orphaned.sort_unstable();
@@ -122,7 +138,7 @@ fn take_back(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<(Vec<RunId>, bool), F
     for (_, no) in &orphaned {
         lose(tx, *no)?;
     }
-    Ok((orphaned.into_iter().map(|(run, _)| run).collect(), more))
+    Ok((orphaned.into_iter().filter_map(|(run, _)| run).collect(), more))
 }
 
 /// Takes a run from a holder that is gone.
@@ -172,7 +188,7 @@ fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
 /// sweeper may not mend cost one step however many they are.
 fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<bool, Fault> {
     let mut last = String::new();
-    let mut mendable: Vec<(RunId, i64)> = Vec::new();
+    let mut mendable: Vec<(Option<RunId>, i64)> = Vec::new();
     let mut worker = None;
     while let Some(builds) = next_stuck_builds(tx, &last)? {
         let served_by = match &mut worker {
@@ -185,7 +201,7 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<bool, Fault> {
                 let params = params![builds, queue, workflow, row::limit(SWEEP_BATCH_MAX + 1)];
                 let sql = include_str!("sql/sweep_stuck.sql");
                 mendable.append(&mut row::all(tx.conn, sql, params, |row| {
-                    Ok((run_id(row.get(1)?), row.get(0)?))
+                    Ok((whole_id(row, 1).map(run_id), row.get(0)?))
                 })?);
             }
         }
@@ -196,7 +212,7 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<bool, Fault> {
     mendable.truncate(SWEEP_BATCH_MAX);
     for (run, no) in mendable {
         tx.execute(include_str!("sql/sweep_mend.sql"), params![no, tx.now.as_millis()])?;
-        tx.changed(run);
+        run.into_iter().for_each(|run| tx.changed(run));
         tx.work();
     }
     Ok(more)

@@ -64,7 +64,7 @@ impl<'c> Tx<'c> {
         self.lost.clear();
     }
 
-    /// Whoever waits for this run looks again after the commit.
+    /// Whoever waits for this run looks again after the commit: its state may have changed.
     pub(super) fn changed(&mut self, run: RunId) {
         self.changes.runs.push(run);
     }

@@ -1,5 +1,8 @@
 -- The first schema.
 --
+-- The file may be the user's own, so every table and index is named onward_ and what it is:
+--
+-- schema    one row: how many migrations the file has had.
 -- runs      one narrow row per run: what is claimed, fenced, woken and swept. No payloads.
 -- inputs    what a run was started with, and its tags. Written once.
 -- outputs   what a run ended with. Written once, deleted by a retry.
@@ -9,11 +12,17 @@
 -- keys      which run has a key.
 -- duplicates  the latest starts that a key suppressed.
 -- tags      what a list by tag searches.
--- workers   who may hold runs. `lost` is the only truth about that.
+-- workers   who may hold runs. `lost_at` is the only truth about that.
 --
 -- Inside, a run is its number `no`; outside it is its `id`. Times are milliseconds since 1970.
 
-create table runs (
+create table onward_schema (
+    version integer not null
+) strict;
+
+insert into onward_schema (version) values (0);
+
+create table onward_runs (
     no integer primary key,
     id blob not null,
     state text not null,
@@ -45,48 +54,48 @@ create table runs (
     continued_as blob
 ) strict;
 
-create unique index runs_id on runs (id);
+create unique index onward_runs_id on onward_runs (id);
 
-create index runs_queued on runs (queue, workflow, priority desc, due_at, id)
+create index onward_runs_queued on onward_runs (queue, workflow, priority desc, due_at, id)
 where state = 'queued' and crashes < 3 and paused_at is null;
 
-create index runs_suspect on runs (queue, workflow, priority desc, due_at, id)
+create index onward_runs_suspect on onward_runs (queue, workflow, priority desc, due_at, id)
 where state = 'queued' and crashes >= 3 and paused_at is null;
 
-create index runs_paused on runs (queue)
+create index onward_runs_paused on onward_runs (queue)
 where state = 'queued' and paused_at is not null;
 
-create index runs_waiting on runs (due_at, id)
+create index onward_runs_waiting on onward_runs (due_at, id)
 where state = 'waiting';
 
-create index runs_running on runs (worker, ticket)
+create index onward_runs_running on onward_runs (worker, ticket)
 where state = 'running';
 
-create index runs_marked on runs (worker)
+create index onward_runs_marked on onward_runs (worker)
 where state = 'running' and cancel_at is not null;
 
-create index runs_stuck on runs (stuck_builds, queue, workflow, id)
+create index onward_runs_stuck on onward_runs (stuck_builds, queue, workflow, id)
 where stuck is not null;
 
-create index runs_finished on runs (state, finished_at, id)
+create index onward_runs_finished on onward_runs (state, finished_at, id)
 where finished_at is not null;
 
-create index runs_key on runs (key, id)
+create index onward_runs_key on onward_runs (key, id)
 where key is not null;
 
-create table inputs (
+create table onward_inputs (
     no integer primary key,
     input text not null,
     tags text
 ) strict;
 
-create table outputs (
+create table onward_outputs (
     no integer primary key,
     output text,
     failure text
 ) strict;
 
-create table records (
+create table onward_records (
     no integer primary key,
     run integer not null,
     seq integer not null,
@@ -102,12 +111,12 @@ create table records (
     voided_at integer
 ) strict;
 
-create unique index records_seq on records (run, seq);
+create unique index onward_records_seq on onward_records (run, seq);
 
-create unique index records_step on records (run, step)
+create unique index onward_records_step on onward_records (run, step)
 where kind in ('done', 'failed', 'fired') and voided_at is null;
 
-create table attempts (
+create table onward_attempts (
     run integer not null,
     attempt integer not null,
     build text not null,
@@ -115,7 +124,7 @@ create table attempts (
     primary key (run, attempt)
 ) strict, without rowid;
 
-create table keys (
+create table onward_keys (
     workflow text not null,
     key text not null,
     run integer not null,
@@ -124,7 +133,7 @@ create table keys (
     primary key (workflow, key)
 ) strict, without rowid;
 
-create table duplicates (
+create table onward_duplicates (
     no integer primary key,
     run integer not null,
     start blob not null,
@@ -133,16 +142,16 @@ create table duplicates (
     same_input integer not null
 ) strict;
 
-create index duplicates_run on duplicates (run);
+create index onward_duplicates_run on onward_duplicates (run);
 
-create table tags (
+create table onward_tags (
     name text not null,
     value text not null,
     run integer not null,
     primary key (name, value, run)
 ) strict, without rowid;
 
-create table workers (
+create table onward_workers (
     id blob primary key,
     build text not null,
     place text not null,
@@ -150,8 +159,11 @@ create table workers (
     workflows text not null,
     lease_ms integer not null,
     lease_until integer not null,
-    lost integer not null
+    lost_at integer
 ) strict, without rowid;
 
-create index workers_live on workers (id)
-where lost = 0;
+create index onward_workers_live on onward_workers (id)
+where lost_at is null;
+
+create index onward_workers_lost on onward_workers (lost_at)
+where lost_at is not null;

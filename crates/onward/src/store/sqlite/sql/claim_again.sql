@@ -1,6 +1,6 @@
 -- What a claim took when it was first made and its worker still holds.
 select no
-from runs
+from onward_runs
 where state = 'running'
     and worker = ?1
     and ticket = ?2

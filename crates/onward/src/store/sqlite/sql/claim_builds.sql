@@ -2,6 +2,6 @@
 select
     attempt,
     build
-from attempts
+from onward_attempts
 where run = ?1
 order by attempt

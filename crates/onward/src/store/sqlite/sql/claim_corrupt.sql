@@ -1,5 +1,5 @@
 -- Sets a run aside that cannot be read, so that it holds up no other.
-update runs
+update onward_runs
 set
     state = 'waiting',
     worker = null,

@@ -2,5 +2,5 @@
 select
     stuck_builds,
     id
-from runs
+from onward_runs
 where no = ?1

@@ -11,6 +11,6 @@ select
     next_at,
     foreign_await,
     voided_at
-from records
+from onward_records
 where run = ?1
 order by seq

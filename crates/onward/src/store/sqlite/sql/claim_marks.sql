@@ -2,7 +2,7 @@
 select
     id,
     attempt
-from runs
+from onward_runs
 where state = 'running'
     and cancel_at is not null
     and worker = ?1

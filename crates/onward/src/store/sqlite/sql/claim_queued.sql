@@ -7,7 +7,7 @@ select
     id,
     cancel_at,
     stuck_builds
-from runs
+from onward_runs
 where state = 'queued'
     and crashes < 3
     and paused_at is null

@@ -1,5 +1,5 @@
 -- Gives a queued run to a worker, in a new attempt.
-update runs
+update onward_runs
 set
     state = 'running',
     attempt = attempt + 1,

@@ -1,5 +1,5 @@
 -- Hands a run's key to the run that goes on with its work.
-update keys
+update onward_keys
 set run = ?4
 where workflow = ?1
     and key = ?2

@@ -3,6 +3,6 @@ select
     at,
     caller,
     same_input
-from duplicates
+from onward_duplicates
 where run = ?1
 order by no desc

@@ -2,5 +2,5 @@
 select
     no,
     duplicates
-from runs
+from onward_runs
 where id = ?1

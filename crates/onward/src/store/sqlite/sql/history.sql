@@ -11,7 +11,7 @@ select
     next_at,
     foreign_await,
     voided_at
-from records
+from onward_records
 where run = ?1
     and seq > ?2
 order by seq

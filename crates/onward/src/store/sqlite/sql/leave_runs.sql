@@ -1,5 +1,5 @@
 -- Queues whatever a leaving worker holds, without counting a crash.
-update runs
+update onward_runs
 set
     state = 'queued',
     worker = null,

@@ -1,6 +1,6 @@
 -- When the next waiting run wakes.
 select due_at
-from runs
+from onward_runs
 where state = 'waiting'
     and due_at is not null
 order by due_at

@@ -1,3 +1,3 @@
 -- Deletes the traces of a pruned run's attempts.
-delete from attempts
+delete from onward_attempts
 where run = ?1

@@ -1,6 +1,6 @@
 -- How many runs of one final state ended by a time.
 select count(*)
-from runs
+from onward_runs
 where finished_at is not null
     and state = ?1
     and finished_at <= ?2

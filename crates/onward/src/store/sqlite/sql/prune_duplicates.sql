@@ -1,3 +1,3 @@
 -- Deletes the suppressed starts of a pruned run.
-delete from duplicates
+delete from onward_duplicates
 where run = ?1

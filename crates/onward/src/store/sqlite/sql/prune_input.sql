@@ -1,4 +1,4 @@
 -- Deletes a pruned run's input, and names its tags.
-delete from inputs
+delete from onward_inputs
 where no = ?1
 returning tags

@@ -3,7 +3,7 @@ select
     finished_at,
     id,
     no
-from runs
+from onward_runs
 where finished_at is not null
     and state = ?1
     and finished_at <= ?2

@@ -1,3 +1,3 @@
 -- Deletes a pruned run's output.
-delete from outputs
+delete from onward_outputs
 where no = ?1

@@ -1,3 +1,3 @@
 -- Deletes a pruned run's history.
-delete from records
+delete from onward_records
 where run = ?1

@@ -1,5 +1,5 @@
 -- Deletes a run's own row, and names what else is found by it.
-delete from runs
+delete from onward_runs
 where no = ?1
 returning
     workflow,

@@ -1,5 +1,5 @@
 -- Deletes a tag of a pruned run.
-delete from tags
+delete from onward_tags
 where name = ?1
     and value = ?2
     and run = ?3

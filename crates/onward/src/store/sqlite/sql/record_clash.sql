@@ -1,11 +1,11 @@
 -- Whether another record has this sequence number, or ends the step that ?3 = 1 would end too.
 select 1
-from records
+from onward_records
 where run = ?1
     and seq = ?2
 union all
 select 1
-from records
+from onward_records
 where run = ?1
     and step = ?4
     and kind in ('done', 'failed', 'fired')

@@ -4,5 +4,5 @@ select
     state,
     attempt,
     worker
-from runs
+from onward_runs
 where id = ?1

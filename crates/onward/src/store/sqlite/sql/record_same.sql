@@ -1,6 +1,6 @@
 -- Whether the identical record is there, voided since or not: a repeat after a lost answer.
 select 1
-from records
+from onward_records
 where run = ?1
     and seq = ?2
     and step = ?3

@@ -1,3 +1,3 @@
 -- A retried run has no failure.
-delete from outputs
+delete from onward_outputs
 where no = ?1

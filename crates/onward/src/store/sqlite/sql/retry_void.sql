@@ -1,5 +1,5 @@
 -- Takes the failure that ended a run, and its tries, out of the history, visibly.
-update records
+update onward_records
 set voided_at = ?3
 where run = ?1
     and step = ?2

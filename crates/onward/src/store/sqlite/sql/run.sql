@@ -32,6 +32,6 @@ select
     r.continued_from,
     r.continued_as,
     r.successor
-from runs r
-left join inputs i on i.no = r.no
-left join outputs o on o.no = r.no
+from onward_runs r
+left join onward_inputs i on i.no = r.no
+left join onward_outputs o on o.no = r.no

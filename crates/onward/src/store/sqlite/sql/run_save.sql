@@ -1,5 +1,5 @@
 -- Writes what may change in a run back to its row. The row was read in the same transaction.
-update runs
+update onward_runs
 set
     state = ?2,
     attempt = ?3,

@@ -1,5 +1,5 @@
 -- Ends a run. Its row, final with this attempt, is the attempt's trace.
-update runs
+update onward_runs
 set
     state = ?2,
     finished_at = ?3,

@@ -9,5 +9,5 @@ select
     build,
     successor,
     stuck_builds
-from runs
+from onward_runs
 where id = ?1

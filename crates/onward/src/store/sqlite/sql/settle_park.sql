@@ -1,5 +1,5 @@
 -- Lets a run go that has not ended: it waits or is queued.
-update runs
+update onward_runs
 set
     state = ?2,
     due_at = ?3,

@@ -1,5 +1,5 @@
 -- What the settle of an attempt answered; null when its worker was lost instead.
 select settled
-from attempts
+from onward_attempts
 where run = ?1
     and attempt = ?2

@@ -4,6 +4,6 @@ select
     worker,
     attempt,
     ticket,
-    exists (select 1 from records where run = runs.no)
-from runs
+    exists (select 1 from onward_records where run = onward_runs.no)
+from onward_runs
 where id = ?1

@@ -1,5 +1,5 @@
 -- Gives the key to a new run. An expired or replaced holder loses it by this.
-insert into keys (workflow, key, run, fingerprint, expires_at)
+insert into onward_keys (workflow, key, run, fingerprint, expires_at)
 values (?1, ?2, ?3, ?4, ?5)
 on conflict (workflow, key) do update
 set

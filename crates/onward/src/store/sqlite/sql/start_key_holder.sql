@@ -2,7 +2,7 @@
 select
     run,
     fingerprint
-from keys
+from onward_keys
 where workflow = ?1
     and key = ?2
     and (expires_at is null or expires_at > ?3)

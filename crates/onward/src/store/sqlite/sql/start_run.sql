@@ -1,5 +1,5 @@
 -- Adds a run. Its id is unique, so a run is never added twice.
-insert into runs (
+insert into onward_runs (
     id, state, attempt, worker, wakes, crashes, priority, due_at, workflow, queue, build,
     successor, waits_for, key, created_at, started_at, deadline_at, duplicates, continued_from
 )

@@ -1,3 +1,3 @@
 -- Lets a list find the run by this tag.
-insert into tags (name, value, run)
+insert into onward_tags (name, value, run)
 values (?1, ?2, ?3)

@@ -6,7 +6,7 @@ select
     queues,
     workflows,
     lease_until,
-    (select count(*) from runs where state = 'running' and worker = workers.id)
-from workers
-where lost = 0
+    (select count(*) from onward_runs where state = 'running' and worker = onward_workers.id)
+from onward_workers
+where lost_at is null
 order by id

@@ -2,7 +2,7 @@
 select
     no,
     id
-from runs
+from onward_runs
 where state = 'running'
     and worker = ?1
 limit ?2

@@ -1,5 +1,5 @@
 -- The next worker, in order, that holds runs. Asked from holder to holder, it skips their runs.
 select min(worker)
-from runs
+from onward_runs
 where state = 'running'
     and worker > ?1

@@ -1,4 +1,4 @@
 -- Workers that are not lost.
 select id
-from workers
-where lost = 0
+from onward_workers
+where lost_at is null

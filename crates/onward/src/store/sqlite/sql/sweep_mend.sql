@@ -1,5 +1,5 @@
 -- Queues a stuck run for a build that may mend it.
-update runs
+update onward_runs
 set
     state = 'queued',
     worker = null,

@@ -1,6 +1,6 @@
 -- Whether an attempt left a record.
 select 1
-from records
+from onward_records
 where run = ?1
     and attempt = ?2
 order by seq desc

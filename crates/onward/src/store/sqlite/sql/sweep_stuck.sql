@@ -2,7 +2,7 @@
 select
     no,
     id
-from runs
+from onward_runs
 where stuck is not null
     and stuck_builds = ?1
     and queue = ?2

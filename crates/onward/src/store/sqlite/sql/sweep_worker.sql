@@ -3,5 +3,5 @@ select
     build,
     queues,
     workflows
-from workers
+from onward_workers
 where id = ?1

@@ -1,6 +1,6 @@
 -- Queues the waiting runs whose time has come, longest due first. The due time stays, so that
 -- who waited longest is claimed first.
-update runs
+update onward_runs
 set
     state = 'queued',
     waits_for = null,
@@ -8,7 +8,7 @@ set
     wakes = wakes + 1
 where no in (
     select no
-    from runs
+    from onward_runs
     where state = 'waiting'
         and due_at <= ?1
     order by due_at, id

@@ -1,4 +1,5 @@
 -- Marks a worker lost: from here on every write under its leases is refused.
-update workers
-set lost = 1
+update onward_workers
+set lost_at = ?2
 where id = ?1
+    and lost_at is null

@@ -1,4 +1,4 @@
 -- The fence's first half: whether a worker is marked lost. No row is as good as lost.
-select lost
-from workers
+select lost_at is not null
+from onward_workers
 where id = ?1

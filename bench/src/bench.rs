@@ -1,0 +1,111 @@
+//! What the measures share: a fresh store for each, medians, and the shape of a figure.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onward::Onward;
+use serde::Serialize;
+use tempfile::TempDir;
+
+/// A result whose error is only printed.
+pub(crate) type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// The size of a step's result.
+pub(crate) const PAYLOAD_BYTES: usize = 200;
+
+/// The pause that makes a store idle before a lone write.
+pub(crate) const GAP: Duration = Duration::from_millis(2);
+
+/// How and where the measures are taken.
+pub(crate) struct Bench {
+    /// Whether a rough figure after a short time is enough.
+    pub(crate) quick: bool,
+    pub(crate) folder: PathBuf,
+}
+
+impl Bench {
+    /// A folder on the file system that is measured, removed in the end.
+    pub(crate) fn scratch(&self) -> Fallible<TempDir> {
+        Ok(tempfile::Builder::new().prefix(".onward-bench-").tempdir_in(&self.folder)?)
+    }
+
+    /// A tenth of `count` where a rough figure is enough.
+    pub(crate) fn count(&self, count: usize) -> usize {
+        if self.quick { (count / 10).max(1) } else { count }
+    }
+}
+
+/// Opens the store in a folder.
+pub(crate) async fn open(folder: &Path) -> Fallible<Onward> {
+    Ok(Onward::open(&format!("sqlite:{}", database(folder).display())).await?)
+}
+
+/// The database in a folder.
+pub(crate) fn database(folder: &Path) -> PathBuf {
+    folder.join("onward.db")
+}
+
+/// What a step gives back.
+pub(crate) fn payload() -> String {
+    "x".repeat(PAYLOAD_BYTES)
+}
+
+/// The middle of some figures; zero of none.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The middle of some times, in microseconds.
+pub(crate) fn median_us(times: Vec<Duration>) -> f64 {
+    median(times.into_iter().map(|time| time.as_secs_f64() * 1e6).collect())
+}
+
+/// One figure beside its raw limit.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    pub(crate) measure: &'static str,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) raw: Option<f64>,
+    pub(crate) ratio: Option<f64>,
+    #[serde(skip)]
+    pub(crate) aim: &'static str,
+}
+
+impl Measured {
+    /// With the ratio of the value to the raw limit.
+    pub(crate) fn against(mut self, raw: f64) -> Self {
+        self.raw = Some(raw);
+        self.ratio = Some(self.value / raw);
+        self
+    }
+
+    /// Without a raw limit.
+    pub(crate) fn new(
+        measure: &'static str,
+        value: f64,
+        unit: &'static str,
+        aim: &'static str,
+    ) -> Self {
+        Self { measure, value, unit, raw: None, ratio: None, aim }
+    }
+
+    pub(crate) fn head() -> String {
+        let [measure, value, unit] = ["measure", "value", "unit"];
+        let [raw, ratio, aim] = ["raw", "ratio", "aim"];
+        format!("{measure:<16} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}")
+    }
+
+    pub(crate) fn row(&self) -> String {
+        let Self { measure, value, unit, aim, .. } = self;
+        let number = |figure: Option<f64>, places: usize| match figure {
+            Some(figure) => format!("{figure:.places$}"),
+            None => "-".to_owned(),
+        };
+        let value = number(Some(*value), if *value < 10.0 { 3 } else { 0 });
+        let (raw, ratio) = (number(self.raw, 0), number(self.ratio, 2));
+        format!("{measure:<16} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}")
+    }
+}

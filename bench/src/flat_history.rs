@@ -1,0 +1,65 @@
+//! `flat_history`: the thousandth step of a run against its tenth.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use onward::{Ctx, Failure, Workflow};
+
+use crate::bench::{Bench, Fallible, Measured, median_us, open, payload};
+
+const MANY_STEPS: Workflow<usize, ()> = Workflow::named("many-steps");
+
+const EARLY: usize = 10;
+const LATE: usize = 1_000;
+
+/// Steps on either side of the one in question that are measured with it.
+const AROUND: usize = 8;
+
+const RUNS: usize = 20;
+
+type Begun = Arc<Mutex<Vec<Instant>>>;
+
+pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
+    let scratch = bench.scratch()?;
+    let runs = step_times(scratch.path(), LATE + AROUND + 2, bench.count(RUNS)).await?;
+    let window = |step: usize| {
+        let around = step - AROUND..=step + AROUND;
+        median_us(runs.iter().flat_map(|times| times[around.clone()].to_vec()).collect())
+    };
+    let measured = Measured::new("flat_history", window(LATE), "µs", "ratio <= 1.2");
+    Ok(measured.against(window(EARLY)))
+}
+
+/// The time of each step of some runs, one run after the other: from the begin of its body to
+/// the begin of the next one's, by when its result is on disk.
+pub(crate) async fn step_times(
+    folder: &Path,
+    steps: usize,
+    runs: usize,
+) -> Fallible<Vec<Vec<Duration>>> {
+    let onward = open(folder).await?;
+    let begun = Begun::default();
+    let noted = Arc::clone(&begun);
+    let function = move |ctx, steps| many_steps(ctx, steps, Arc::clone(&noted));
+    let worker = onward.worker().serve(MANY_STEPS, function).start().await?;
+    let mut times = Vec::new();
+    for _ in 0..runs {
+        onward.start(MANY_STEPS, &steps).await?.result().await?;
+        let begun = std::mem::take(&mut *begun.lock().unwrap_or_else(PoisonError::into_inner));
+        times.push(begun.windows(2).map(|pair| pair[1] - pair[0]).collect());
+    }
+    worker.shutdown().await?;
+    Ok(times)
+}
+
+async fn many_steps(ctx: Ctx, steps: usize, begun: Begun) -> Result<(), Failure> {
+    for _ in 0..steps {
+        let step = ctx.step("step", async |_| {
+            begun.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+            Ok::<_, Failure>(payload())
+        });
+        step.await?;
+    }
+    Ok(())
+}

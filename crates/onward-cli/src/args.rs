@@ -1,0 +1,104 @@
+//! What is typed: the commands and the flags that all of them share.
+//!
+//! Owns: the way from the arguments to one function. The flags of a command are beside it.
+
+use std::time::{Duration, SystemTime};
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+use crate::demo::DemoArgs;
+use crate::demo::worker::DemoWorkerArgs;
+use crate::keys::KeysCommand;
+use crate::output::Format;
+use crate::problem::{Exit, Problem};
+use crate::prune::PruneArgs;
+use crate::runs::RunsCommand;
+use crate::start::StartArgs;
+
+/// Durable workflows: look at runs, start them, steer them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "onward",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  onward demo                              see a crash that costs nothing
+  onward runs list --state failed          what failed, newest first
+  onward runs show ID                      its steps, and why it is not running
+  onward runs list --state failed -o ids | onward runs retry -
+  onward start index-attachment --from attachments.jsonl --key-field id
+
+Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 no or failed,
+2 usage, 3 not found, 4 the store cannot be used."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The flags that every command takes.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// The store: sqlite:PATH or memory:
+    #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL")]
+    #[arg(default_value = "sqlite:onward.db")]
+    pub(crate) store: String,
+
+    /// How data is printed; json is one object per line
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+
+    /// Logs more on stderr; twice for still more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(DemoArgs),
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    Start(StartArgs),
+    Prune(PruneArgs),
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
+}
+
+impl Args {
+    /// Does what was typed.
+    pub(crate) async fn execute(self) -> Result<Exit, Problem> {
+        match self.command {
+            Command::Demo(demo) => demo.execute(&self.global).await,
+            Command::Runs(runs) => runs.execute(&self.global).await,
+            Command::Keys(keys) => keys.execute(&self.global).await,
+            Command::Start(start) => start.execute(&self.global).await,
+            Command::Prune(prune) => prune.execute(&self.global).await,
+            Command::DemoWorker(worker) => worker.execute(&self.global).await,
+        }
+    }
+}
+
+/// A duration such as `30s`, `12h` or `30d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 30s, 12h or 30d"))
+}
+
+/// A time such as `2026-12-31T23:00:00Z`.
+pub(crate) fn time(text: &str) -> Result<SystemTime, String> {
+    humantime::parse_rfc3339_weak(text)
+        .map_err(|error| format!("{error}; write it as 2026-12-31T23:00:00Z"))
+}
+
+/// A tag, `name=value`.
+pub(crate) fn tag(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a tag is written as name=value".to_owned()),
+    }
+}

@@ -1,0 +1,75 @@
+//! The `onward` command: flags → one library call → print.
+//!
+//! Owns: what is typed and what is shown. Never a rule about runs; those are the library's, and
+//! so is every sentence that explains one.
+
+mod args;
+mod demo;
+mod keys;
+mod prune;
+mod runs;
+mod start;
+
+mod open;
+mod output;
+mod problem;
+mod progress;
+mod table;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Args;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    begin_log(args.global.verbose);
+    let ended = match args.execute().await {
+        Ok(exit) => exit,
+        Err(problem) => {
+            problem.print();
+            problem.exit()
+        }
+    };
+    ExitCode::from(ended as u8)
+}
+
+/// Sends the library's log to stderr: warnings, and more with each `-v`.
+fn begin_log(verbose: u8) {
+    use tracing_subscriber::filter::LevelFilter;
+
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::problem::Exit;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_the_manual() {
+        let codes = [Exit::Ok, Exit::No, Exit::Usage, Exit::NotFound, Exit::Unavailable];
+        assert_eq!(codes.map(|exit| exit as u8), [0, 1, 2, 3, 4]);
+    }
+}

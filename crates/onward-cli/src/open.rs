@@ -1,0 +1,33 @@
+//! Opening the store that `--store` names.
+//!
+//! Owns: that a command which only looks never leaves a new database behind.
+
+use std::path::{Path, PathBuf};
+
+use onward::Onward;
+
+use crate::problem::Problem;
+
+/// Opens a store that must exist.
+pub(crate) async fn existing(url: &str) -> Result<Onward, Problem> {
+    match sqlite_path(url) {
+        Some(path) if !path.exists() => Err(Problem::NoDatabase(path)),
+        _ => created(url).await,
+    }
+}
+
+/// Opens a store, and creates its database if there is none.
+pub(crate) async fn created(url: &str) -> Result<Onward, Problem> {
+    Ok(Onward::open(url).await?)
+}
+
+/// The URL of the database at this path.
+pub(crate) fn sqlite_url(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+fn sqlite_path(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("sqlite:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    (!path.is_empty()).then(|| path.into())
+}

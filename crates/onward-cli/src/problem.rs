@@ -1,0 +1,143 @@
+//! What a command could not do, and the exit code that says so.
+//!
+//! Owns: the five exit codes, and which of the library's codes leads to which. Never words an
+//! error of the library anew; that has its own sentence.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use onward::{Code, Error};
+
+/// How the command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Exit {
+    /// It did what it was asked.
+    Ok = 0,
+    /// No: a run failed, or something was refused.
+    No = 1,
+    /// It was called in a way that makes no sense.
+    Usage = 2,
+    /// There is no such run or key.
+    NotFound = 3,
+    /// The store cannot be opened or does not answer.
+    Unavailable = 4,
+}
+
+/// Why a command stops.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// The library said no.
+    Library(Error),
+    /// There is no database where one was to be looked at.
+    NoDatabase(PathBuf),
+    /// Flags that clap takes but that make no sense together.
+    Usage(String),
+    /// A file or a process let us down.
+    Io(String, io::Error),
+    /// Whoever read the output has gone, as `head` does.
+    OutputClosed,
+}
+
+impl Problem {
+    /// For `map_err`: what was being done when the system refused.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Problem {
+        let what = what.into();
+        |error| Problem::Io(what, error)
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Problem::Library(error) => exit_of(error.code()),
+            Problem::NoDatabase(_) => Exit::Unavailable,
+            Problem::Usage(_) => Exit::Usage,
+            Problem::Io(..) => Exit::No,
+            Problem::OutputClosed => Exit::Ok,
+        }
+    }
+
+    /// Says it on stderr, with a hint where one helps.
+    pub(crate) fn print(&self) {
+        if matches!(self, Problem::OutputClosed) {
+            return;
+        }
+        print_error(self);
+        if self.exit() == Exit::Usage {
+            anstream::eprintln!("For what can be given, try '--help'.");
+        }
+    }
+}
+
+/// Prints `error: …` on stderr.
+pub(crate) fn print_error(error: &dyn fmt::Display) {
+    let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    anstream::eprintln!("{red}error:{red:#} {error}");
+}
+
+/// Prints `note: …` on stderr.
+pub(crate) fn print_note(note: &dyn fmt::Display) {
+    let bold = Style::new().bold();
+    anstream::eprintln!("{bold}note:{bold:#} {note}");
+}
+
+fn exit_of(code: Code) -> Exit {
+    match code {
+        Code::RunNotFound | Code::KeyNotFound => Exit::NotFound,
+        Code::StoreUnavailable
+        | Code::StoreLocked
+        | Code::StoreFull
+        | Code::StoreReadOnly
+        | Code::StoreCorrupt
+        | Code::SchemaTooNew => Exit::Unavailable,
+        Code::UnknownStoreUrl
+        | Code::InvalidName
+        | Code::InvalidId
+        | Code::InvalidOption
+        | Code::NulCharacter
+        | Code::NotSerializable
+        | Code::PayloadTooLarge => Exit::Usage,
+        _ => Exit::No,
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Library(error) => write!(f, "{error}"),
+            Problem::NoDatabase(path) => write!(
+                f,
+                "there is no database at {}, and this command does not create one. Say where it \
+                 is with --store sqlite:PATH or ONWARD_STORE; 'onward start' and a worker of \
+                 yours create it.",
+                path.display()
+            ),
+            Problem::Usage(text) => f.write_str(text),
+            Problem::Io(what, error) => write!(f, "{what}: {error}"),
+            Problem::OutputClosed => f.write_str("the reader of the output has gone"),
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Problem::Library(error)
+    }
+}
+
+/// Only what is printed fails as a bare io error; everything else names what it was doing.
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Problem::OutputClosed,
+            _ => Problem::Io("cannot print".to_owned(), error),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Problem {
+    fn from(error: serde_json::Error) -> Self {
+        Problem::from(io::Error::from(error))
+    }
+}

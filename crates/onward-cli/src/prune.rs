@@ -1,0 +1,87 @@
+//! `onward prune`: deletes runs that ended long ago.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use onward::{Prune, RunState};
+use serde::Serialize;
+
+use crate::args::{self, Global};
+use crate::output::{self, Format};
+use crate::problem::{Exit, Problem};
+use crate::{open, text};
+
+/// Deletes runs that ended long ago, with their history and keys
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onward prune --older-than 30d --dry-run
+  onward prune --older-than 7d --state completed
+
+Runs that have not ended are never touched.")]
+pub(crate) struct PruneArgs {
+    /// Only runs that ended at least this long ago, as 30d or 12h
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    older_than: Duration,
+    /// Only runs that ended this way; may be repeated, and means all three when left out
+    #[arg(long, value_enum)]
+    state: Vec<FinalState>,
+    /// Counts only
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The states in which nothing more happens to a run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FinalState {
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// A prune as it is printed with `-o json`.
+#[derive(Serialize)]
+struct Pruned {
+    runs: u64,
+    dry_run: bool,
+}
+
+impl PruneArgs {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        if global.output == Format::Ids {
+            return Err(Problem::Usage("prune counts runs; it does not list their ids".to_owned()));
+        }
+        let onward = open::existing(&global.store).await?;
+        let runs = onward.prune(self.prune()).await?;
+        match global.output {
+            Format::Json => output::print_json(&Pruned { runs, dry_run: self.dry_run })?,
+            _ => {
+                let verb = if self.dry_run { "would delete" } else { "deleted" };
+                writeln!(output::stdout(), "{verb} {}", text::count(runs, "run"))?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn prune(&self) -> Prune {
+        let named: Vec<_> = self.state.iter().map(|state| RunState::from(*state)).collect();
+        let finals = RunState::ALL.into_iter().filter(|state| state.is_final());
+        Prune {
+            older_than_ms: i64::try_from(self.older_than.as_millis()).unwrap_or(i64::MAX),
+            states: if named.is_empty() { finals.collect() } else { named },
+            limit: onward::limits::PRUNE_BATCH_MAX,
+            dry_run: self.dry_run,
+        }
+    }
+}
+
+impl From<FinalState> for RunState {
+    fn from(state: FinalState) -> Self {
+        match state {
+            FinalState::Completed => RunState::Completed,
+            FinalState::Failed => RunState::Failed,
+            FinalState::Cancelled => RunState::Cancelled,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `onward runs`: looking at runs and steering them.
+//!
+//! Owns: the commands, one file each, and the ids they take.
+
+mod cancel;
+mod list;
+mod retry;
+mod show;
+mod steer;
+mod watch;
+
+use clap::{Args, Subcommand};
+use onward::RunId;
+
+use crate::args::Global;
+use crate::problem::{Exit, Problem};
+
+/// Looks at runs and steers them
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    List(list::ListArgs),
+    Show(show::ShowArgs),
+    Watch(watch::WatchArgs),
+    /// Asks runs to end; a body that executes is told within a second
+    #[command(after_help = steer::CANCEL_EXAMPLES)]
+    Cancel(Ids),
+    /// Lets failed or stuck runs go on from the step that failed
+    #[command(after_help = steer::RETRY_EXAMPLES)]
+    Retry(Ids),
+}
+
+/// The runs that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct Ids {
+    /// Run ids, or - to read them from stdin, one per line
+    #[arg(required = true, value_name = "ID", value_parser = id_or_stdin)]
+    ids: Vec<IdArg>,
+}
+
+/// An id, or the place where more of them are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IdArg {
+    Id(RunId),
+    Stdin,
+}
+
+impl RunsCommand {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        match self {
+            RunsCommand::List(list) => list.execute(global).await,
+            RunsCommand::Show(show) => show.execute(global).await,
+            RunsCommand::Watch(watch) => watch.execute(global).await,
+            RunsCommand::Cancel(ids) => cancel::execute(ids, global).await,
+            RunsCommand::Retry(ids) => retry::execute(ids, global).await,
+        }
+    }
+}
+
+fn id_or_stdin(text: &str) -> Result<IdArg, String> {
+    if text == "-" {
+        return Ok(IdArg::Stdin);
+    }
+    id(text).map(IdArg::Id)
+}
+
+/// A run's whole id.
+fn id(text: &str) -> Result<RunId, String> {
+    text.parse().map_err(|error: onward::Error| error.code().advice().to_owned())
+}

@@ -1,0 +1,170 @@
+//! `onward runs show`: everything about one run, and why it is not running.
+
+use std::io::Write;
+
+use clap::Args;
+use onward::{Duplicates, Entry, Record, Run, RunId, Timestamp, Why};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::output::{self, Format};
+use crate::problem::{Exit, Problem};
+use crate::table::{BOLD, Cell, DIM, Table, style_of};
+use crate::{keys, open, text};
+
+/// Shows a run: its steps with tries and results, and why it is not running
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The run's id
+    #[arg(value_parser = super::id)]
+    id: RunId,
+}
+
+/// A run as it is printed with `-o json`: its own fields, and what belongs to it.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    run: Run,
+    why: Why,
+    history: Vec<Record>,
+    duplicates_latest: Duplicates,
+}
+
+impl ShowArgs {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        let onward = open::existing(&global.store).await?;
+        let handle = onward.run(self.id);
+        let run = handle.status().await?;
+        let now = onward.store().clock().now();
+        if global.output == Format::Ids {
+            output::print_runs(Format::Ids, &[run], now)?;
+            return Ok(Exit::Ok);
+        }
+        let (history, duplicates) = (handle.history().await?, handle.duplicates().await?);
+        let shown = Shown { run, why: handle.why().await?, history, duplicates_latest: duplicates };
+        match global.output {
+            Format::Json => output::print_json(&shown)?,
+            _ => shown.write(&mut output::stdout(), now)?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Shown {
+    fn write(&self, out: &mut dyn Write, now: Timestamp) -> Result<(), Problem> {
+        self.facts(now).write(out)?;
+        if !self.history.is_empty() {
+            writeln!(out)?;
+            records_table(&self.history).write(out)?;
+        }
+        if self.run.key.is_some() && self.duplicates_latest.count > 0 {
+            keys::write_duplicates(out, &self.duplicates_latest, now)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn facts(&self, now: Timestamp) -> Table<2> {
+        let run = &self.run;
+        let mut facts = Table::new(["", ""]);
+        let mut fact = |name: &str, value: Cell| facts.row([Cell::styled(name, DIM), value]);
+        fact("run", Cell::styled(run.id.to_string(), BOLD));
+        fact("workflow", text::line(&run.workflow).into());
+        fact("state", state_of(run));
+        fact("why", Cell::styled(text::line(&self.why.to_string()), BOLD));
+        let key = |key: &String| fact("key", text::line(key).into());
+        run.key.iter().for_each(key);
+        fact("queue", format!("{}, priority {}", text::line(&run.queue), run.priority).into());
+        for (name, value) in &run.tags {
+            fact("tag", text::line(&format!("{name}={value}")).into());
+        }
+        for (name, at) in times_of(run) {
+            fact(name, text::moment(at, now).into());
+        }
+        for (name, other) in relatives_of(run) {
+            fact(name, other.to_string().into());
+        }
+        fact("input", text::payload(&run.input).into());
+        if let Some(output) = &run.output {
+            fact("output", text::payload(output).into());
+        }
+        if let Some(failure) = &run.failure {
+            fact("failure", Cell::styled(text::line(&failure.to_string()), style_of(run.state)));
+        }
+        facts
+    }
+}
+
+fn state_of(run: &Run) -> Cell {
+    let attempts = text::count(u64::from(run.attempt), "attempt");
+    let took = match (run.started_at, run.finished_at) {
+        (Some(started), Some(finished)) => {
+            format!(" in {}", text::duration(finished.since(started)))
+        }
+        _ => String::new(),
+    };
+    Cell::styled(format!("{}{took}, {attempts}", run.state), style_of(run.state))
+}
+
+fn times_of(run: &Run) -> impl Iterator<Item = (&'static str, Timestamp)> {
+    let times = [
+        ("created", Some(run.created_at)),
+        ("due", run.due_at),
+        ("started", run.started_at),
+        ("finished", run.finished_at),
+        ("deadline", run.deadline_at),
+        ("cancel asked", run.cancel_at),
+        ("paused", run.paused_at),
+    ];
+    times.into_iter().filter_map(|(name, at)| Some((name, at?)))
+}
+
+fn relatives_of(run: &Run) -> impl Iterator<Item = (&'static str, RunId)> {
+    let relatives = [
+        ("continues", run.continued_from),
+        ("goes on as", run.continued_as),
+        ("before", run.successor),
+    ];
+    relatives.into_iter().filter_map(|(name, id)| Some((name, id?)))
+}
+
+/// The records of a run: each try of each step, in order.
+fn records_table(history: &[Record]) -> Table<5> {
+    let mut table = Table::new(["STEP", "TRY", "ATTEMPT", "TOOK", "RESULT"]);
+    for record in history {
+        table.row(record_row(record));
+    }
+    table
+}
+
+/// One record as a row: step, try, attempt, duration and what came of it.
+pub(super) fn record_row(record: &Record) -> [Cell; 5] {
+    let (result, style) = match &record.entry {
+        Entry::Done(result) => (text::payload(result), style_of(onward::RunState::Completed)),
+        Entry::Failed(failure) => (
+            format!("failed: {}", text::cut(&failure.to_string(), text::PAYLOAD_CHARS)),
+            style_of(onward::RunState::Failed),
+        ),
+        Entry::TryFailed { failure, next_at } => (
+            format!(
+                "try failed: {}; next in {}",
+                text::cut(&failure.to_string(), text::PAYLOAD_CHARS),
+                text::duration(next_at.since(record.at))
+            ),
+            style_of(onward::RunState::Cancelled),
+        ),
+        Entry::Began => ("began, at most once".to_owned(), DIM),
+        Entry::Fired => ("timer fired".to_owned(), DIM),
+        _ => (record.entry.kind().to_string(), DIM),
+    };
+    let result = match record.voided_at {
+        Some(at) => Cell::styled(format!("{result} (voided by a retry at {at})"), DIM),
+        None => Cell::styled(result, style),
+    };
+    [
+        text::line(&record.step).into(),
+        record.try_number.to_string().into(),
+        record.attempt.to_string().into(),
+        text::duration(record.at.since(record.began_at)).into(),
+        result,
+    ]
+}

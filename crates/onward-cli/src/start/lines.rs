@@ -1,0 +1,147 @@
+//! Reading items: one JSON value per line, in bounded memory.
+//!
+//! Owns: what a line is refused for before the library sees it, and which line an item came from.
+
+use std::io::{self, BufRead, Read};
+
+use onward::limits::PAYLOAD_BYTES_MAX;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Bytes of a line that are read: room for a payload at its limit, and blanks around it. A longer
+/// line is refused without being kept.
+const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 64 * 1024;
+
+/// One good line.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// Its number, from 1.
+    pub(super) line: u64,
+    input: Box<RawValue>,
+    /// Empty when no field was asked for; a line that lacks the field never becomes an item.
+    pub(super) key: String,
+}
+
+/// A line that is no item.
+#[derive(Debug)]
+pub(super) struct BadLine {
+    /// Its number, from 1.
+    pub(super) line: u64,
+    /// Why.
+    pub(super) why: String,
+}
+
+/// An item is written as its input, text for text.
+impl Serialize for Item {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.input.serialize(serializer)
+    }
+}
+
+/// The lines of a file.
+pub(super) struct Lines<R> {
+    from: R,
+    key_field: Option<String>,
+    line: u64,
+    /// The bytes of the present line, kept to be filled again.
+    bytes: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(from: R, key_field: Option<String>) -> Self {
+        Self { from, key_field, line: 0, bytes: Vec::new() }
+    }
+
+    /// The next line that is not blank.
+    pub(super) fn next(&mut self) -> io::Result<Option<Result<Item, BadLine>>> {
+        loop {
+            self.bytes.clear();
+            let limit = LINE_BYTES_MAX as u64 + 1;
+            let read = self.from.by_ref().take(limit).read_until(b'\n', &mut self.bytes)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.line += 1;
+            if read > LINE_BYTES_MAX {
+                self.from.skip_until(b'\n')?;
+                return Ok(Some(Err(self.bad(format!("longer than {LINE_BYTES_MAX} bytes")))));
+            }
+            if !self.bytes.trim_ascii().is_empty() {
+                return Ok(Some(self.item().map_err(|why| self.bad(why))));
+            }
+        }
+    }
+
+    fn item(&self) -> Result<Item, String> {
+        let text = str::from_utf8(&self.bytes).map_err(|error| format!("not UTF-8: {error}"))?;
+        let input: Box<RawValue> =
+            serde_json::from_str(text.trim()).map_err(|error| format!("not JSON: {error}"))?;
+        let key = match &self.key_field {
+            Some(field) => key_of(&input, field)?,
+            None => String::new(),
+        };
+        Ok(Item { line: self.line, input, key })
+    }
+
+    fn bad(&self, why: String) -> BadLine {
+        BadLine { line: self.line, why }
+    }
+}
+
+/// The key in this field, as a text. A field is a name, or names joined by dots.
+fn key_of(input: &RawValue, field: &str) -> Result<String, String> {
+    let value: Value =
+        serde_json::from_str(input.get()).map_err(|error| format!("not JSON: {error}"))?;
+    // A field whose own name has a dot in it comes before a path.
+    let found = value
+        .get(field)
+        .or_else(|| field.split('.').try_fold(&value, |inside, name| inside.get(name)));
+    match found {
+        Some(Value::String(key)) if !key.is_empty() => Ok(key.clone()),
+        Some(Value::Number(key)) => Ok(key.to_string()),
+        None => Err(format!("it has no field {field:?}")),
+        Some(_) => Err(format!("its field {field:?} is neither a number nor a text")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, field: &str) -> Vec<Result<(u64, String), u64>> {
+        let mut lines = Lines::new(text.as_bytes(), Some(field.to_owned()));
+        let mut read = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            read.push(line.map(|item| (item.line, item.key)).map_err(|bad| bad.line));
+        }
+        read
+    }
+
+    #[test]
+    fn keys_are_texts_or_numbers_at_a_path() {
+        let text = "{\"a\":{\"id\":7}}\n\n{\"a\":{\"id\":\"x\"}}\r\n{\"a.id\":\"dotted\"}";
+        let wanted = [Ok((1, "7".into())), Ok((3, "x".into())), Ok((4, "dotted".into()))];
+        assert_eq!(read(text, "a.id"), wanted);
+    }
+
+    #[test]
+    fn bad_lines_are_refused_by_number_and_the_others_stay() {
+        let text = "{\"id\":1}\n{oops\n{\"no\":2}\n{\"id\":null}\n{\"id\":\"\"}\n{\"id\":2}\n";
+        let wanted = [Ok((1, "1".into())), Err(2), Err(3), Err(4), Err(5), Ok((6, "2".into()))];
+        assert_eq!(read(text, "id"), wanted);
+    }
+
+    #[test]
+    fn a_line_past_the_limit_is_refused_and_the_next_is_read() {
+        let text = format!("\"{}\"\n{{\"id\":2}}\n", "x".repeat(LINE_BYTES_MAX));
+        assert_eq!(read(&text, "id"), [Err(1), Ok((2, "2".into()))]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused() {
+        let mut lines = Lines::new(&b"\xff\xfe\n{}\n"[..], None);
+        assert!(lines.next().unwrap().unwrap().is_err());
+        assert!(lines.next().unwrap().unwrap().is_ok());
+    }
+}

@@ -1,0 +1,156 @@
+//! `onward start`: one run, or one for each line of a file.
+//!
+//! Owns: the flags of a start. One run is started here; `backfill` starts many, from the `lines`
+//! that are read.
+
+mod backfill;
+mod lines;
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, ValueEnum};
+use onward::{OnConflict, Onward, Workflow};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::args::{self, Global};
+use crate::problem::{Exit, Problem, print_note};
+use crate::{open, output};
+
+/// Starts a run, or one for each line of a file
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onward start index-attachment --input '{\"id\": 7}' --key attachment-7
+  onward start index-attachment --from attachments.jsonl --key-field id
+  zcat old.jsonl.gz | onward start index-attachment --from - --key-field file.id --queue bulk
+
+With --key-field a backfill can be interrupted and run again: no line is started twice. Lines
+that are not JSON, or lack the field, are refused by number; the others are started.")]
+pub(crate) struct StartArgs {
+    /// The workflow's name
+    name: String,
+    /// The input, as JSON; null when left out
+    #[arg(long, value_name = "JSON", conflicts_with = "from")]
+    input: Option<String>,
+    /// A file with one JSON input per line, or - for stdin
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// The idempotency key: the same key again gives the same run
+    #[arg(long, conflicts_with = "from")]
+    key: Option<String>,
+    /// The field of each line that is its key, as id or file.id; a string or a number
+    #[arg(long, value_name = "FIELD", requires = "from")]
+    key_field: Option<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The options that one start and many starts share.
+#[derive(Debug, Args)]
+struct Options {
+    /// How long the key is kept, as 24h; as long as the run when left out
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    key_ttl: Option<Duration>,
+    /// What to do when the key is in use
+    #[arg(long, value_enum, default_value_t = Conflict::Existing)]
+    on_conflict: Conflict,
+    /// The queue it is routed by
+    #[arg(long, default_value = "default")]
+    queue: String,
+    /// Higher is claimed first
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// Does not begin before this time has passed, as 10m
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, conflicts_with = "at")]
+    delay: Option<Duration>,
+    /// Does not begin before this time, as 2026-12-31T23:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    at: Option<SystemTime>,
+    /// Fails if it has not ended this long after its start
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    timeout: Option<Duration>,
+    /// A label to find it by; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = args::tag)]
+    tag: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Conflict {
+    /// Take the run that has the key; refuse another input
+    Existing,
+    /// Refuse, whatever the input
+    Reject,
+    /// As existing, and a failed run goes on from the step that failed
+    RetryFailed,
+    /// Cancel the run that has the key and queue the new one behind it
+    Replace,
+}
+
+/// One start and many have the same builder methods, but no trait in common.
+macro_rules! with_options {
+    ($start:expr, $options:expr) => {{
+        let options: &$crate::start::Options = $options;
+        let mut start = $start
+            .on_conflict(options.on_conflict.into())
+            .queue(options.queue.as_str())
+            .priority(options.priority);
+        if let Some(ttl) = options.key_ttl {
+            start = start.key_ttl(ttl);
+        }
+        if let Some(delay) = options.delay {
+            start = start.delay(delay);
+        }
+        if let Some(at) = options.at {
+            start = start.at(at);
+        }
+        if let Some(timeout) = options.timeout {
+            start = start.timeout(timeout);
+        }
+        for (name, value) in &options.tag {
+            start = start.tag(name, value);
+        }
+        start
+    }};
+}
+use with_options;
+
+impl StartArgs {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        let input = self.input.as_deref().unwrap_or("null");
+        // Checked before the store is opened: a typing error must not leave a database behind.
+        let input: Box<RawValue> = serde_json::from_str(input)
+            .map_err(|error| Problem::Usage(format!("--input is not JSON: {error}")))?;
+        if let Some(from) = &self.from {
+            return backfill::execute(&self, from, global).await;
+        }
+        let onward = open_for_start(global).await?;
+        let workflow = Workflow::<Box<RawValue>, Value>::of_name(self.name.as_str());
+        let mut start = onward.start(workflow, &input);
+        if let Some(key) = &self.key {
+            start = start.key(key.as_str());
+        }
+        let run = with_options!(start, &self.options).await?.status().await?;
+        output::print_runs(global.output, &[run], onward.store().clock().now())?;
+        Ok(Exit::Ok)
+    }
+}
+
+async fn open_for_start(global: &Global) -> Result<Onward, Problem> {
+    if global.store == "memory:" {
+        print_note(&"a memory: store is gone when this command ends");
+    }
+    open::created(&global.store).await
+}
+
+impl From<Conflict> for OnConflict {
+    fn from(conflict: Conflict) -> Self {
+        match conflict {
+            Conflict::Existing => OnConflict::Existing,
+            Conflict::Reject => OnConflict::Reject,
+            Conflict::RetryFailed => OnConflict::RetryFailed,
+            Conflict::Replace => OnConflict::Replace,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The commands: exit codes, formats, and what they leave behind.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use common::Place;
+use serde_json::Value;
+
+/// A well-formed id that no store has.
+const NOBODY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+#[test]
+fn a_command_that_looks_creates_no_database() {
+    let place = Place::new();
+    for args in [
+        &["runs", "list"][..],
+        &["runs", "show", NOBODY],
+        &["runs", "watch", NOBODY],
+        &["runs", "cancel", NOBODY],
+        &["runs", "retry", NOBODY],
+        &["keys", "show", "w", "k"],
+        &["prune", "--older-than", "1d"],
+    ] {
+        let ended = place.onward(args);
+        assert_eq!(ended.code, 4, "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("there is no database at"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--store"), "{}", ended.stderr);
+        assert!(!place.database().exists(), "{args:?} created a database");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_exit_3() {
+    let place = Place::new();
+    place.start(&["w"]);
+    for args in [
+        &["runs", "show", NOBODY][..],
+        &["runs", "watch", NOBODY],
+        &["runs", "cancel", NOBODY],
+        &["runs", "retry", NOBODY],
+        &["keys", "show", "w", "no-such-key"],
+    ] {
+        let ended = place.onward(args);
+        assert_eq!(ended.code, 3, "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.starts_with("error: "), "{}", ended.stderr);
+        assert_eq!(ended.stdout, "");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_2_and_leaves_no_database() {
+    let place = Place::new();
+    for args in [
+        &["frobnicate"][..],
+        &["runs", "show", "not-an-id"],
+        &["runs", "list", "--state", "asleep"],
+        &["runs", "list", "--limit", "0"],
+        &["start", "w", "--input", "{oops"],
+        &["start", "w", "--from", "no-such-file.jsonl"],
+        &["start", "w", "--key", "k", "--from", "x"],
+        &["start", "w", "--tag", "nameless"],
+        &["start", "w", "--delay", "soon"],
+        &["prune", "--older-than", "30d", "--state", "queued"],
+        &["--store", "mysql://localhost", "runs", "list"],
+        &["-o", "ids", "prune", "--older-than", "30d"],
+    ] {
+        let ended = place.onward(args);
+        assert_eq!(ended.code, 2, "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.starts_with("error: "), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--help"), "{}", ended.stderr);
+        assert!(!place.database().exists(), "{args:?} created a database");
+    }
+}
+
+#[test]
+fn an_unknown_store_url_says_which_are_known() {
+    let ended = Place::new().onward(&["--store", "mysql://localhost", "runs", "list"]);
+    assert!(ended.stderr.contains("unknown_store_url"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("sqlite:PATH"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_exit_4() {
+    let place = Place::new();
+    std::fs::write(place.database(), "this is no database, it is a text\n".repeat(200)).unwrap();
+    assert_eq!(place.onward(&["runs", "list"]).code, 4);
+    let missing = place.path("no/such/folder/onward.db");
+    let url = format!("sqlite:{}", missing.display());
+    assert_eq!(place.onward(&["--store", &url, "start", "w"]).code, 4);
+}
+
+#[test]
+fn runs_are_printed_as_table_json_and_ids() {
+    let place = Place::new();
+    let id = place.start(&["w", "--key", "k-1", "--input", "{\"n\": 1}", "--tag", "tenant=acme"]);
+    let table = place.onward(&["runs", "list"]).stdout;
+    assert!(table.starts_with("ID "), "{table}");
+    assert!(table.contains(&id) && table.contains("queued") && table.contains("k-1"), "{table}");
+
+    let json = place.onward(&["runs", "list", "-o", "json"]).stdout;
+    let run: Value = serde_json::from_str(json.trim()).unwrap();
+    assert_eq!(run["id"], id.as_str());
+    assert_eq!(run["input"]["n"], 1);
+    assert_eq!(run["tags"]["tenant"], "acme");
+
+    let ids = place.onward(&["runs", "list", "-o", "ids", "--tag", "tenant=acme"]).stdout;
+    assert_eq!(ids, format!("{id}\n"));
+    let none = place.onward(&["runs", "list", "-o", "ids", "--tag", "tenant=other"]);
+    assert_eq!((none.code, none.stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn a_list_says_on_stderr_how_to_get_the_next_page() {
+    let place = Place::new();
+    let ids: Vec<_> = (0..3).map(|_| place.start(&["w"])).collect();
+    let first = place.onward(&["runs", "list", "-o", "ids", "--limit", "2"]);
+    assert_eq!(first.stdout, format!("{}\n{}\n", ids[2], ids[1]));
+    assert!(first.stderr.contains(&format!("--before {}", ids[1])), "{}", first.stderr);
+    let second = place.onward(&["runs", "list", "-o", "ids", "--before", &ids[1]]);
+    assert_eq!(second.stdout, format!("{}\n", ids[0]));
+    assert_eq!(second.stderr, "");
+}
+
+#[test]
+fn show_says_why_a_run_is_not_running() {
+    let place = Place::new();
+    let id = place.start(&["nobody-serves-this"]);
+    let shown = place.onward(&["runs", "show", &id]).stdout;
+    assert!(shown.contains("No live worker serves workflow \"nobody-serves-this\""), "{shown}");
+    let later = place.start(&["w", "--delay", "2h"]);
+    let shown = place.onward(&["runs", "show", &later]).stdout;
+    assert!(shown.contains("It waits for its start time, until"), "{shown}");
+    let json = place.onward(&["runs", "show", &id, "-o", "json"]).stdout;
+    let run: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(run["why"]["reason"], "no_worker");
+    assert_eq!(run["history"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_key_shows_its_run_and_what_it_suppressed() {
+    let place = Place::new();
+    let id = place.start(&["w", "--key", "k", "--input", "1"]);
+    assert_eq!(place.start(&["w", "--key", "k", "--input", "1.0"]), id);
+    let other = place.onward(&["start", "w", "--key", "k", "--input", "2"]);
+    assert_eq!(other.code, 1);
+    assert!(other.stderr.contains("key_conflict"), "{}", other.stderr);
+    let json = place.onward(&["keys", "show", "w", "k", "-o", "json"]).stdout;
+    let key: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(key["run"]["id"], id.as_str());
+    assert_eq!(key["duplicates"]["count"], 2);
+    let table = place.onward(&["keys", "show", "w", "k"]).stdout;
+    assert!(table.contains("2 duplicate starts suppressed"), "{table}");
+    assert!(table.contains("another"), "{table}");
+}
+
+#[test]
+fn several_runs_are_cancelled_and_what_is_refused_does_not_stop_the_others() {
+    let place = Place::new();
+    let ids: Vec<_> = (0..3).map(|_| place.start(&["w"])).collect();
+    let stdin = format!("{}\n\n{}\n", ids[0], ids[1]);
+    let ended = place.onward_with_stdin(&["runs", "cancel", NOBODY, "-", "-o", "ids"], &stdin);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert_eq!(ended.stdout, format!("{}\n{}\n", ids[0], ids[1]));
+    let cancelled = place.onward(&["runs", "list", "--state", "cancelled", "-o", "ids"]).stdout;
+    assert_eq!(cancelled.lines().count(), 2);
+    let refused = place.onward(&["runs", "retry", &ids[2]]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("run_not_failed"), "{}", refused.stderr);
+    let bad = place.onward_with_stdin(&["runs", "cancel", "-"], "nonsense\n");
+    assert_eq!(bad.code, 2, "{}", bad.stderr);
+}
+
+#[test]
+fn watching_a_cancelled_run_ends_at_once_with_1() {
+    let place = Place::new();
+    let id = place.start(&["w"]);
+    place.onward(&["runs", "cancel", &id]);
+    let ended = place.onward(&["runs", "watch", &id]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("cancelled"), "{}", ended.stdout);
+}
+
+#[test]
+fn watching_a_live_run_ends_when_another_process_ends_it() {
+    let place = Place::new();
+    let id = place.start(&["w"]);
+    let mut watching = place.command(&["runs", "watch", &id, "-o", "json"]);
+    let mut child = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert_eq!(place.onward(&["runs", "cancel", &id]).code, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    let run: Value = serde_json::from_str(stdout.trim()).unwrap();
+    assert_eq!(run["state"], "cancelled");
+}
+
+#[test]
+fn a_dry_run_of_prune_counts_and_deletes_nothing() {
+    let place = Place::new();
+    let ids: Vec<_> = (0..3).map(|_| place.start(&["w"])).collect();
+    place.onward(&["runs", "cancel", &ids[0], &ids[1]]);
+    let dry = place.onward(&["prune", "--older-than", "0s", "--dry-run", "-o", "json"]);
+    assert_eq!(dry.stdout.trim(), r#"{"runs":2,"dry_run":true}"#);
+    let old = place.onward(&["prune", "--older-than", "30d", "--dry-run"]);
+    assert_eq!(old.stdout, "would delete 0 runs\n");
+    assert_eq!(place.runs(), 3);
+    let other = place.onward(&["prune", "--older-than", "0s", "--state", "completed"]);
+    assert_eq!(other.stdout, "deleted 0 runs\n");
+    let real = place.onward(&["prune", "--older-than", "0s", "--state", "cancelled"]);
+    assert_eq!(real.stdout, "deleted 2 runs\n");
+    assert_eq!(place.runs(), 1);
+}
+
+#[test]
+fn colours_are_only_for_those_who_want_them() {
+    let place = Place::new();
+    place.start(&["w"]);
+    let plain = place.onward(&["runs", "list"]).stdout;
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let mut forced = place.command(&["runs", "list"]);
+    let forced = forced.env("CLICOLOR_FORCE", "1").output().unwrap();
+    assert!(String::from_utf8(forced.stdout).unwrap().contains('\u{1b}'));
+    // A terminal is what `script` makes; where it is missing, the two above still hold.
+    let typed = format!("{} runs list", env!("CARGO_BIN_EXE_onward"));
+    for (no_color, coloured) in [("", true), ("1", false)] {
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &typed, "/dev/null"]).env("ONWARD_STORE", place.url());
+        script.env("TERM", "xterm").env("NO_COLOR", no_color).stdin(Stdio::null());
+        if let Ok(output) = script.output() {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(text.contains('\u{1b}'), coloured, "NO_COLOR={no_color:?}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let place = Place::new();
+    let file = place.items(1_500);
+    let from = common::text(&file);
+    assert_eq!(place.onward(&["start", "w", "--from", from, "--key-field", "id"]).code, 0);
+    let mut list = place.command(&["runs", "list", "-o", "json", "--limit", "1000"]);
+    let mut child = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    // Dropping the reader closes the pipe, as `head -1` does; the page is larger than a pipe.
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
+}

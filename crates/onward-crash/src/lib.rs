@@ -1,0 +1,9 @@
+//! Crash tests with real processes.
+//!
+//! The victim (`main.rs`) serves the workflows of [`flow`], whose step bodies leave a line in a
+//! file ([`effect`]). The tests kill it, start it again, and let [`check`] compare what the bodies
+//! did with what the store says.
+
+pub mod check;
+pub mod effect;
+pub mod flow;

@@ -1,0 +1,3 @@
+-- How many migrations the file has had.
+select version
+from onward_schema
