@@ -1,0 +1,170 @@
+//! The documents say what the code has: every code, every limit, and links that lead somewhere.
+
+use std::collections::BTreeSet;
+
+use onward::Code;
+
+use crate::tree::{File, Finding, Tree};
+
+const ERRORS: &str = "docs/errors.md";
+const LIMITS: &str = "docs/limits.md";
+const LIMITS_SOURCE: &str = "crates/onward/src/limits.rs";
+
+/// What each section about a code says.
+const PARTS: [&str; 3] = ["**What happened.**", "**Why.**", "**What to do.**"];
+
+/// Codes without a section, sections without a code, sections that lack a part.
+pub(crate) fn codes(tree: &Tree) -> Vec<Finding> {
+    let codes: Vec<&str> = Code::all().iter().map(|code| code.as_str()).collect();
+    match tree.file(ERRORS) {
+        Some(file) => compare_codes(file, &codes),
+        None => vec![Finding::new(ERRORS, 1, "is missing")],
+    }
+}
+
+fn compare_codes(file: &File, codes: &[&str]) -> Vec<Finding> {
+    let sections = sections(file);
+    let mut findings = Vec::new();
+    for (at, section) in sections.iter().enumerate() {
+        let mut note = |what: String| findings.push(Finding::new(&file.path, section.line, what));
+        if !codes.contains(&section.title) {
+            note(format!("{:?} is not a code", section.title));
+        }
+        if sections[..at].iter().any(|earlier| earlier.title == section.title) {
+            note(format!("a second section about {:?}", section.title));
+        }
+        for part in PARTS.iter().filter(|part| !section.text.contains(**part)) {
+            note(format!("the section about {:?} lacks {part}", section.title));
+        }
+    }
+    let titles: BTreeSet<_> = sections.iter().map(|section| section.title).collect();
+    for code in codes.iter().filter(|code| !titles.contains(*code)) {
+        findings.push(Finding::new(&file.path, 1, format!("no section about {code:?}")));
+    }
+    findings
+}
+
+struct Section<'a> {
+    title: &'a str,
+    line: usize,
+    text: String,
+}
+
+/// The sections under headings of the second level, by the code that is their title.
+fn sections(file: &File) -> Vec<Section<'_>> {
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    for (line, text) in file.lines() {
+        if let Some(title) = text.strip_prefix("## ") {
+            let title = title.trim_matches('`');
+            sections.push(Section { title, line, text: String::new() });
+        } else if let Some(section) = sections.last_mut() {
+            section.text.push_str(text);
+            section.text.push('\n');
+        }
+    }
+    sections
+}
+
+/// Limits that are not in the table, and rows of the table that are no limit.
+pub(crate) fn limits(tree: &Tree) -> Vec<Finding> {
+    match (tree.file(LIMITS_SOURCE), tree.file(LIMITS)) {
+        (Some(source), Some(page)) => compare_limits(source, page),
+        _ => vec![Finding::new(LIMITS, 1, "it or its source is missing")],
+    }
+}
+
+fn compare_limits(source: &File, page: &File) -> Vec<Finding> {
+    let constant = |line: &str| {
+        let (name, _) = line.strip_prefix("pub const ")?.split_once(':')?;
+        Some(name.to_owned())
+    };
+    let row = |line: &str| {
+        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+        Some(name.to_owned())
+    };
+    let names = |file: &File, name: &dyn Fn(&str) -> Option<String>| -> Vec<(usize, String)> {
+        file.lines().filter_map(|(number, line)| Some((number, name(line)?))).collect()
+    };
+    let (constants, rows) = (names(source, &constant), names(page, &row));
+    let missing = |(line, name): &(usize, String), in_: &[(usize, String)], file: &File, what| {
+        let known = in_.iter().any(|(_, other)| other == name);
+        (!known).then(|| Finding::new(&file.path, *line, format!("{name} {what}")))
+    };
+    let undocumented = constants
+        .iter()
+        .filter_map(|name| missing(name, &rows, source, "is not in docs/limits.md"));
+    let unknown =
+        rows.iter().filter_map(|name| missing(name, &constants, page, "is not in limits.rs"));
+    undocumented.chain(unknown).collect()
+}
+
+/// Links to files of the repository that are not there.
+pub(crate) fn dead_links(tree: &Tree) -> Vec<Finding> {
+    let pages = tree.files.iter().filter(|file| file.is("md"));
+    pages.flat_map(|file| file.find(|line| dead_link(tree, &file.path, line))).collect()
+}
+
+fn dead_link(tree: &Tree, page: &str, line: &str) -> Option<String> {
+    let targets = line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+    let inside = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
+    let mut paths = inside.map(|target| target.split('#').next().unwrap_or_default());
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let dead = paths.find(|path| {
+        let path = resolve(folder, path);
+        let under = format!("{path}/");
+        !tree.files.iter().any(|file| file.path == path || file.path.starts_with(&under))
+    });
+    dead.map(|path| format!("the link to {path:?} leads nowhere"))
+}
+
+fn resolve(folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[test]
+fn codes_and_sections_are_compared_both_ways() {
+    let body = "**What happened.** **Why.** **What to do.**\n";
+    let page = format!("# Codes\n## `known`\n{body}## `gone`\n{body}## `known`\n**Why.**\n");
+    let tree = Tree::of([(ERRORS, &page)]);
+    let findings = compare_codes(tree.file(ERRORS).unwrap(), &["known", "undocumented"]);
+    let lines: Vec<_> = findings.iter().map(|f| f.to_string()).collect();
+    let found = |text: &str| lines.iter().any(|line| line.contains(text));
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    assert!(found("errors.md:4: \"gone\" is not a code"), "{lines:?}");
+    assert!(found("errors.md:6: a second section"), "{lines:?}");
+    assert!(found("\"known\" lacks **What happened.**"), "{lines:?}");
+    assert!(found("no section about \"undocumented\""), "{lines:?}");
+    assert_eq!(codes(&Tree::of([])).len(), 1);
+}
+
+#[test]
+fn limits_and_rows_are_compared_both_ways() {
+    let source = "pub const A_MAX: u32 = 1;\npub const B_MAX: u32 = 2;\nconst OWN: u32 = 3;\n";
+    let page = "| constant | value |\n|---|---|\n| `A_MAX` | 1 |\n| `C_MAX` | 3 |\n";
+    let lines: Vec<_> = limits(&Tree::of([(LIMITS_SOURCE, source), (LIMITS, page)]))
+        .iter()
+        .map(|f| f.to_string())
+        .collect();
+    let expected = [
+        "crates/onward/src/limits.rs:2: B_MAX is not in docs/limits.md",
+        "docs/limits.md:4: C_MAX is not in limits.rs",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn dead_links_are_found() {
+    let page = "[a](b.md#x) [c](../README.md) [d](https://e.f/g) [h](#i)\n[j](../gone.md)\n";
+    let tree = Tree::of([("docs/a.md", page), ("docs/b.md", ""), ("README.md", "")]);
+    let findings = dead_links(&tree);
+    let what = "the link to \"../gone.md\" leads nowhere";
+    assert_eq!(findings, [Finding::new("docs/a.md", 2, what)]);
+}
