@@ -3,12 +3,12 @@
 // A test that cannot go on should panic, its own functions included.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod place;
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Place, text};
+use place::{Place, text};
 
 const ITEMS: usize = 40_000;
 
@@ -57,7 +57,7 @@ fn an_interrupted_backfill_goes_on_where_it_was() {
     let child = begin(&place, text(&file));
     let signalled = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(signalled.success());
-    let ended: common::Ended = child.wait_with_output().unwrap().into();
+    let ended: place::Ended = child.wait_with_output().unwrap().into();
     assert_eq!(ended.code, 1, "{}", ended.stderr);
     assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
     finish(&place, text(&file));

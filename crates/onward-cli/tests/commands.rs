@@ -1,11 +1,11 @@
 //! The commands: exit codes, formats, and what they leave behind.
 
-mod common;
+mod place;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use common::Place;
+use place::Place;
 use serde_json::Value;
 
 /// A well-formed id that no store has.
@@ -239,7 +239,7 @@ fn colours_are_only_for_those_who_want_them() {
 fn a_reader_that_leaves_early_is_no_error() {
     let place = Place::new();
     let file = place.items(1_500);
-    let from = common::text(&file);
+    let from = place::text(&file);
     assert_eq!(place.onward(&["start", "w", "--from", from, "--key-field", "id"]).code, 0);
     let mut list = place.command(&["runs", "list", "-o", "json", "--limit", "1000"]);
     let mut child = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,8 +1,8 @@
 //! The demo, for real: a worker process is killed with SIGKILL halfway.
 
-mod common;
+mod place;
 
-use common::{Place, text};
+use place::{Place, text};
 use serde_json::Value;
 
 #[test]

@@ -66,3 +66,7 @@ pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, Wor
 pub use why::{Why, why};
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::Workflow;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+mod guide {}

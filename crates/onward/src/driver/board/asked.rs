@@ -1,0 +1,205 @@
+//! The function's side of the board: what `ctx` futures ask, are told and report.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use super::{Board, Draft, Leaf, LeafId, LeafKind, Phase, Then, Told, Trouble};
+use crate::driver::past::PastStep;
+use crate::driver::wake::Here;
+use crate::{Code, Failure, Json, Timestamp, Uuid};
+
+impl Board {
+    /// Refuses a use of the run from where it does not belong.
+    pub(crate) fn check_place(&self) -> Result<(), Failure> {
+        let code = match Here::now() {
+            Here::Function(token) if token == self.wakes.token => return Ok(()),
+            Here::Body(token) if token == self.wakes.token => Code::StepNested,
+            _ if self.lock().ended => Code::RunEnded,
+            _ => Code::StepOutsideRun,
+        };
+        let message = format!("{} (run {})", code.advice(), self.run);
+        tracing::error!(run = %self.run, code = %code, "{message}");
+        Err(Failure::engine(code, message))
+    }
+
+    /// The number of a new step of this name.
+    pub(crate) fn take_number(&self, name: &str) -> u32 {
+        let mut inner = self.lock();
+        let number = match inner.numbers.get_mut(name) {
+            Some(number) => number,
+            None => inner.numbers.entry(name.to_owned()).or_default(),
+        };
+        *number += 1;
+        *number
+    }
+
+    /// Gives a number back, if no other was taken since: the step has an explicit id instead.
+    pub(crate) fn return_number(&self, name: &str, taken: u32) {
+        if let Some(number) = self.lock().numbers.get_mut(name)
+            && *number == taken
+        {
+            *number -= 1;
+        }
+    }
+
+    /// Whether this explicit id was free; it is taken afterwards.
+    pub(crate) fn take_explicit(&self, step: &str) -> bool {
+        self.lock().explicit.insert(step.to_owned())
+    }
+
+    /// The run's own time: that of the latest result it was given.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.lock().now
+    }
+
+    /// A number derived from the run and the count of such calls.
+    pub(crate) fn random(&self) -> [u8; 32] {
+        let mut inner = self.lock();
+        inner.randoms += 1;
+        let mut hash = Sha256::new();
+        hash.update(self.run.as_u128().to_be_bytes());
+        hash.update(inner.randoms.to_be_bytes());
+        hash.finalize().into()
+    }
+
+    pub(crate) fn uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&self.random()[..16]);
+        Uuid::derived(bytes)
+    }
+
+    pub(crate) fn set_continue_as(&self, input: Json) {
+        self.lock().continue_as = Some(input);
+    }
+
+    pub(crate) fn cancelled(&self) -> watch::Receiver<bool> {
+        self.cancelled.subscribe()
+    }
+
+    /// Enters a leaf at its first poll, with what is known of its step.
+    pub(crate) fn ask(&self, step: &Arc<str>, kind: LeafKind, waker: &Waker) -> (LeafId, PastStep) {
+        let mut inner = self.lock();
+        let mut known = inner.past.take(step).unwrap_or_default();
+        let id = inner.leaf_next;
+        inner.leaf_next += 1;
+        let phase = match known.last.take() {
+            Some(record) => {
+                inner.ready.insert(record.seq, id);
+                Phase::Recorded { seq: record.seq, at: record.at, record: Some(record) }
+            }
+            None => {
+                inner.asked.push(id);
+                Phase::Asked
+            }
+        };
+        let leaf = Leaf {
+            step: Arc::clone(step),
+            waker: waker.clone(),
+            phase,
+            kind,
+            try_number: known.tries + 1,
+        };
+        inner.leaves.insert(id, leaf);
+        (id, known)
+    }
+
+    /// Tells a leaf, at each later poll, what it may do.
+    pub(crate) fn tell(&self, id: LeafId, waker: &Waker) -> Told {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let Some(leaf) = inner.leaves.get_mut(&id) else { return Told::Wait };
+        if !leaf.waker.will_wake(waker) {
+            leaf.waker.clone_from(waker);
+        }
+        match std::mem::replace(&mut leaf.phase, Phase::Recording) {
+            Phase::Recorded { at, record, .. } if inner.offer == Some(id) => {
+                inner.offer = None;
+                inner.now = inner.now.max(at);
+                inner.leaves.remove(&id);
+                return Told::Take(record);
+            }
+            Phase::Withdrawn { seq, at, record } => {
+                leaf.phase = Phase::Recorded { seq, at, record };
+                inner.ready.insert(seq, id);
+            }
+            Phase::Allowed if inner.usage.is_full(inner.active) => {
+                inner.leaves.remove(&id);
+                return Told::Full;
+            }
+            Phase::Allowed => {
+                leaf.phase = Phase::Active;
+                inner.active += 1;
+                return Told::Begin;
+            }
+            Phase::Active => {
+                leaf.phase = Phase::Active;
+                return Told::Proceed;
+            }
+            other => leaf.phase = other,
+        }
+        Told::Wait
+    }
+
+    /// Hands something to the driver to record. `then` is where the leaf goes meanwhile.
+    pub(crate) fn report(&self, draft: Draft, then: Then) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let Some(leaf) = inner.leaves.get_mut(&draft.leaf) else { return };
+        if matches!(leaf.phase, Phase::Active) {
+            inner.active -= 1;
+        }
+        leaf.phase = match then {
+            Then::Record => Phase::Recording,
+            Then::Pause(until) => {
+                leaf.try_number = draft.try_number + 1;
+                inner.alarms.insert((until, draft.leaf));
+                Phase::Pausing(until)
+            }
+        };
+        inner.outbox.push(draft);
+    }
+
+    /// Lets a leaf that was told to begin wait for a time first; it is told again then.
+    pub(crate) fn pause(&self, id: LeafId, until: Timestamp) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        if let Some(leaf) = inner.leaves.get_mut(&id) {
+            if matches!(leaf.phase, Phase::Active) {
+                inner.active -= 1;
+            }
+            leaf.phase = Phase::Pausing(until);
+            inner.alarms.insert((until, id));
+        }
+    }
+
+    /// Takes out a leaf whose future was dropped.
+    pub(crate) fn forget(&self, id: LeafId) {
+        let mut inner = self.lock();
+        let Some(leaf) = inner.leaves.remove(&id) else { return };
+        match leaf.phase {
+            Phase::Active => inner.active -= 1,
+            Phase::Pausing(until) => drop(inner.alarms.remove(&(until, id))),
+            Phase::Recorded { seq, .. } => drop(inner.ready.remove(&seq)),
+            _ => {}
+        }
+        if inner.offer == Some(id) {
+            inner.offer = None;
+        }
+        // A waker may own a future of the user's, whose drop may come back to this board.
+        drop(inner);
+        drop(leaf.waker);
+    }
+
+    /// Notes that a step's failure was delivered.
+    pub(crate) fn failed(&self, step: &Arc<str>) {
+        self.lock().last_failed = Some(Arc::clone(step));
+    }
+
+    /// Notes that the run cannot go on under this build.
+    pub(crate) fn trouble(&self, code: Code, detail: String) {
+        self.lock().trouble.get_or_insert(Trouble { code, detail });
+    }
+}

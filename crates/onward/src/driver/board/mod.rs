@@ -1,0 +1,185 @@
+//! The board: what a run's futures and its driver tell each other.
+//!
+//! Owns: the leaves (the `ctx` futures that are alive), whose turn it is, what is to be recorded,
+//! and the run's own time and randomness. Never writes to the store and never polls user code.
+//!
+//! A leaf is asked for at its first poll. If its result is recorded it waits to be offered it;
+//! otherwise it waits until the driver allows it to begin. Either way its first poll is pending,
+//! so that `select!` and friends see every result in the order of the records.
+
+mod asked;
+mod order;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use tokio::sync::watch;
+
+use super::past::Past;
+use super::wake::Wakes;
+use crate::store::Store;
+use crate::{Code, Entry, Json, Record, RunId, Timestamp};
+
+/// The name of a leaf within its run's execution.
+pub(crate) type LeafId = u64;
+
+/// What a run's futures and its driver share.
+pub(crate) struct Board {
+    pub(crate) run: RunId,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) store: Arc<dyn Store>,
+    /// Turns true when the run is asked to end.
+    cancelled: watch::Sender<bool>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    ended: bool,
+    past: Past,
+    leaves: HashMap<LeafId, Leaf>,
+    leaf_next: LeafId,
+    /// How many steps of each name there are.
+    numbers: HashMap<String, u32>,
+    /// Explicit step ids that are in use.
+    explicit: HashSet<String>,
+    /// Unrecorded leaves that wait for the driver's leave to begin.
+    asked: Vec<LeafId>,
+    /// Recorded leaves that wait for their turn, by sequence number.
+    ready: BTreeMap<u64, LeafId>,
+    /// The result that is visible in the poll under way.
+    offer: Option<LeafId>,
+    /// Leaves that wait for a time.
+    alarms: BTreeSet<(Timestamp, LeafId)>,
+    /// Leaves whose body is executing.
+    active: usize,
+    outbox: Vec<Draft>,
+    /// The time of the latest delivered record: the run's own time.
+    now: Timestamp,
+    randoms: u64,
+    usage: Usage,
+    /// The step whose failure was delivered last: what a retry of the run voids, if the function
+    /// fails with an error of its own.
+    last_failed: Option<Arc<str>>,
+    trouble: Option<Trouble>,
+    continue_as: Option<Json>,
+}
+
+/// How much of its history limits a run has used.
+#[derive(Default)]
+struct Usage {
+    records: usize,
+    bytes: usize,
+    warned: bool,
+}
+
+struct Leaf {
+    step: Arc<str>,
+    waker: Waker,
+    phase: Phase,
+    kind: LeafKind,
+    /// The number of the try that is next or under way.
+    try_number: u32,
+}
+
+/// What kind of future a leaf is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeafKind {
+    /// A step.
+    Step,
+    /// A sleep.
+    Timer,
+}
+
+enum Phase {
+    /// Wants to begin.
+    Asked,
+    /// May begin at its next poll.
+    Allowed,
+    /// Its body is executing.
+    Active,
+    /// Waits for a time.
+    Pausing(Timestamp),
+    /// Its record is on the way to the store.
+    Recording,
+    /// Waits to be offered its result. The record is kept only on replay.
+    Recorded { seq: u64, at: Timestamp, record: Option<Record> },
+    /// Was offered its result while nobody polled it; stands back until it is polled again.
+    Withdrawn { seq: u64, at: Timestamp, record: Option<Record> },
+}
+
+/// What a leaf is told when it is polled.
+pub(crate) enum Told {
+    /// Nothing yet.
+    Wait,
+    /// Begin: make the body, or look at the time.
+    Begin,
+    /// The body may be polled.
+    Proceed,
+    /// Here is the result: from the history, or the one the leaf kept.
+    Take(Option<Record>),
+    /// The history is full; do not begin.
+    Full,
+}
+
+/// Something to record, before it has its sequence number.
+pub(crate) struct Draft {
+    pub(crate) leaf: LeafId,
+    pub(crate) step: Arc<str>,
+    pub(crate) entry: Entry,
+    pub(crate) try_number: u32,
+    pub(crate) began_at: Timestamp,
+}
+
+/// Why a run cannot go on under this build.
+pub(crate) struct Trouble {
+    pub(crate) code: Code,
+    pub(crate) detail: String,
+}
+
+impl Board {
+    pub(crate) fn new(
+        run: RunId,
+        store: Arc<dyn Store>,
+        past: Past,
+        used: (usize, usize),
+        now: Timestamp,
+    ) -> Arc<Self> {
+        let (records, bytes) = used;
+        let inner = Inner {
+            ended: false,
+            past,
+            leaves: HashMap::new(),
+            leaf_next: 0,
+            numbers: HashMap::new(),
+            explicit: HashSet::new(),
+            asked: Vec::new(),
+            ready: BTreeMap::new(),
+            offer: None,
+            alarms: BTreeSet::new(),
+            active: 0,
+            outbox: Vec::new(),
+            now,
+            randoms: 0,
+            usage: Usage { records, bytes, warned: false },
+            last_failed: None,
+            trouble: None,
+            continue_as: None,
+        };
+        let cancelled = watch::Sender::new(false);
+        let inner = Mutex::new(inner);
+        Arc::new(Self { run, wakes: Wakes::new(), store, cancelled, inner })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a leaf goes when it has reported something.
+pub(crate) enum Then {
+    /// It waits until that is recorded.
+    Record,
+    /// It waits for a time, for its next try.
+    Pause(Timestamp),
+}

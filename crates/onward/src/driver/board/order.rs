@@ -1,0 +1,187 @@
+//! The driver's side of the board: whose turn it is, who may begin, what is to be recorded.
+
+use std::task::Waker;
+
+use super::{Board, Draft, Inner, LeafId, LeafKind, Phase, Trouble, Usage};
+use crate::driver::past::Leftover;
+use crate::limits::{HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, HISTORY_WARN_PERCENT};
+use crate::{Entry, Json, Record, RunId, Timestamp, Waits};
+
+impl Board {
+    /// Makes the next recorded result visible, if somebody waits for one.
+    pub(crate) fn offer_next(&self) -> bool {
+        let mut inner = self.lock();
+        let Some((_, id)) = inner.ready.pop_first() else { return false };
+        inner.offer = Some(id);
+        let waker = inner.leaves.get(&id).map(|leaf| leaf.waker.clone());
+        drop(inner);
+        waker.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    /// Withdraws a result that nobody took in the poll it was offered for.
+    pub(crate) fn withdraw(&self) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let untaken = inner.offer.take().and_then(|id| inner.leaves.get_mut(&id));
+        if let Some(leaf) = untaken
+            && let Phase::Recorded { seq, at, record } = &mut leaf.phase
+        {
+            leaf.phase = Phase::Withdrawn { seq: *seq, at: *at, record: record.take() };
+        }
+    }
+
+    /// Whether unrecorded leaves wait for leave to begin.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.lock().asked.is_empty()
+    }
+
+    /// Lets every unrecorded leaf begin.
+    pub(crate) fn allow_all(&self) {
+        let mut inner = self.lock();
+        let asked = std::mem::take(&mut inner.asked);
+        let wakers: Vec<_> = asked.into_iter().filter_map(|id| inner.allow(id)).collect();
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes the leaves whose bodies woke, so that whatever holds them polls them.
+    pub(crate) fn wake_leaves(&self, leaves: &[LeafId]) {
+        let inner = self.lock();
+        let woken = leaves.iter().filter_map(|id| inner.leaves.get(id));
+        let wakers: Vec<_> = woken.map(|leaf| leaf.waker.clone()).collect();
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Lets the leaves go on whose time has come.
+    pub(crate) fn ring(&self, now: Timestamp) {
+        let mut inner = self.lock();
+        let mut wakers = Vec::new();
+        while inner.alarms.first().is_some_and(|(until, _)| *until <= now) {
+            let rung = inner.alarms.pop_first();
+            wakers.extend(rung.and_then(|(_, id)| inner.allow(id)));
+        }
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// What has come in to be recorded.
+    pub(crate) fn take_drafts(&self) -> Vec<Draft> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let drafts = std::mem::take(&mut inner.outbox);
+        for draft in &drafts {
+            inner.usage.add(draft, self.run);
+        }
+        drafts
+    }
+
+    /// Whether exactly one result is to be recorded and nothing else is going on, so that it may
+    /// be shown to the function before it is durable.
+    pub(crate) fn has_lone_result(&self) -> bool {
+        let inner = self.lock();
+        inner.active == 0
+            && inner.asked.is_empty()
+            && matches!(&inner.outbox[..], [draft] if draft.entry.kind().is_final())
+    }
+
+    /// Lets a leaf have the result that it reported, now that it has its place in the order.
+    pub(crate) fn recorded(&self, id: LeafId, record: &Record) {
+        let mut inner = self.lock();
+        let Some(leaf) = inner.leaves.get_mut(&id) else { return };
+        if record.entry.kind().is_final() {
+            leaf.phase = Phase::Recorded { seq: record.seq, at: record.at, record: None };
+            inner.ready.insert(record.seq, id);
+        } else if matches!(record.entry, Entry::Began) {
+            let waker = inner.allow(id);
+            drop(inner);
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    pub(crate) fn active(&self) -> usize {
+        self.lock().active
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.lock().ready.is_empty()
+    }
+
+    /// The nearest time that a leaf waits for, and what it is.
+    pub(crate) fn next_alarm(&self) -> Option<(Timestamp, Waits)> {
+        let inner = self.lock();
+        let (until, id) = inner.alarms.first()?;
+        let leaf = inner.leaves.get(id)?;
+        let step = leaf.step.to_string();
+        let waits = match leaf.kind {
+            LeafKind::Timer => Waits::Timer { step },
+            LeafKind::Step => Waits::Retry { step, try_number: leaf.try_number },
+        };
+        Some((*until, waits))
+    }
+
+    pub(crate) fn leftover(&self, build: &str) -> Option<Leftover> {
+        self.lock().past.leftover(build)
+    }
+
+    /// The steps that want to begin, for people.
+    pub(crate) fn asked_steps(&self) -> Vec<String> {
+        let inner = self.lock();
+        let asked = inner.asked.iter().filter_map(|id| inner.leaves.get(id));
+        asked.map(|leaf| leaf.step.to_string()).collect()
+    }
+
+    pub(crate) fn take_trouble(&self) -> Option<Trouble> {
+        self.lock().trouble.take()
+    }
+
+    pub(crate) fn last_failed(&self) -> Option<String> {
+        self.lock().last_failed.as_deref().map(str::to_owned)
+    }
+
+    pub(crate) fn take_continue_as(&self) -> Option<Json> {
+        self.lock().continue_as.take()
+    }
+
+    /// Tells the bodies that the run is asked to end.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.send_replace(true);
+    }
+
+    /// From here on every use of the run's `Ctx` is refused.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+    }
+}
+
+impl Inner {
+    /// Lets a leaf begin at its next poll; returns what wakes it.
+    fn allow(&mut self, id: LeafId) -> Option<Waker> {
+        let leaf = self.leaves.get_mut(&id)?;
+        leaf.phase = Phase::Allowed;
+        Some(leaf.waker.clone())
+    }
+}
+
+impl Usage {
+    pub(super) fn is_full(&self, active: usize) -> bool {
+        self.records + active >= HISTORY_RECORDS_MAX || self.bytes >= HISTORY_BYTES_MAX
+    }
+
+    fn add(&mut self, draft: &Draft, run: RunId) {
+        self.records += 1;
+        self.bytes += draft.entry.bytes() + draft.step.len();
+        let full = self.records * 100 >= HISTORY_RECORDS_MAX * HISTORY_WARN_PERCENT
+            || self.bytes * 100 >= HISTORY_BYTES_MAX * HISTORY_WARN_PERCENT;
+        if full && !self.warned {
+            self.warned = true;
+            tracing::warn!(
+                %run,
+                records = self.records,
+                bytes = self.bytes,
+                "history at {HISTORY_WARN_PERCENT} % of its limit; go on with ctx.continue_as"
+            );
+        }
+    }
+}
