@@ -14,6 +14,34 @@ use crate::why::{Why, why};
 use crate::{Code, Error, Json, Record, Run, RunId, RunState};
 
 /// A run, to wait for, look at and steer.
+///
+/// ```
+/// use onward::{Code, Ctx, Failure, Onward, RunState, Workflow};
+///
+/// const CHARGE: Workflow<u32, String> = Workflow::named("charge");
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+/// # let onward = Onward::open("memory:").await?;
+/// # let worker = onward.worker().serve(CHARGE, async |ctx: Ctx, cents: u32| {
+/// #     ctx.step("charge", async |_| match cents {
+/// #         0 => Err(Failure::fatal("nothing to charge").code("empty")),
+/// #         _ => Ok("receipt".to_owned()),
+/// #     }).await
+/// # }).start().await?;
+/// let run = onward.start(CHARGE, &0).key("order-7").await?;
+/// let error = run.result().await.unwrap_err();
+/// assert_eq!(error.code(), Code::RunFailed);
+/// assert!(error.failure().is_some_and(|failure| failure.is("empty")));
+///
+/// assert_eq!(run.status().await?.state, RunState::Failed);
+/// assert_eq!(run.history().await?.len(), 1);
+/// println!("{}", run.why().await?);
+///
+/// // Mend what was wrong, then let it go on from the step that failed.
+/// run.retry().await?;
+/// # run.ended().await?;
+/// # worker.shutdown().await }
+/// ```
 pub struct RunHandle<O> {
     client: Arc<Inner>,
     id: RunId,
