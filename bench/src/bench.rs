@@ -17,6 +17,9 @@ pub(crate) const PAYLOAD_BYTES: usize = 200;
 /// The pause that makes a store idle before a lone write.
 pub(crate) const GAP: Duration = Duration::from_millis(2);
 
+/// Rounds in which a time and its raw limit take turns, since a disk's mood changes by the second.
+pub(crate) const ROUNDS: usize = 5;
+
 /// How and where the measures are taken.
 pub(crate) struct Bench {
     /// Whether a rough figure after a short time is enough.

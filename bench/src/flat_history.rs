@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use onward::{Ctx, Failure, Workflow};
+use onward::{Ctx, Failure, Onward, Worker, Workflow};
 
 use crate::bench::{Bench, Fallible, Measured, median_us, open, payload};
 
@@ -22,7 +22,12 @@ type Begun = Arc<Mutex<Vec<Instant>>>;
 
 pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
     let scratch = bench.scratch()?;
-    let runs = step_times(scratch.path(), LATE + AROUND + 2, bench.count(RUNS)).await?;
+    let stepper = Stepper::start(scratch.path()).await?;
+    let mut runs = Vec::new();
+    for _ in 0..bench.count(RUNS) {
+        runs.push(stepper.step_times(LATE + AROUND + 2).await?);
+    }
+    stepper.worker.shutdown().await?;
     let window = |step: usize| {
         let around = step - AROUND..=step + AROUND;
         median_us(runs.iter().flat_map(|times| times[around.clone()].to_vec()).collect())
@@ -31,26 +36,30 @@ pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
     Ok(measured.against(window(EARLY)))
 }
 
-/// The time of each step of some runs, one run after the other: from the begin of its body to
-/// the begin of the next one's, by when its result is on disk.
-pub(crate) async fn step_times(
-    folder: &Path,
-    steps: usize,
-    runs: usize,
-) -> Fallible<Vec<Vec<Duration>>> {
-    let onward = open(folder).await?;
-    let begun = Begun::default();
-    let noted = Arc::clone(&begun);
-    let function = move |ctx, steps| many_steps(ctx, steps, Arc::clone(&noted));
-    let worker = onward.worker().serve(MANY_STEPS, function).start().await?;
-    let mut times = Vec::new();
-    for _ in 0..runs {
-        onward.start(MANY_STEPS, &steps).await?.result().await?;
-        let begun = std::mem::take(&mut *begun.lock().unwrap_or_else(PoisonError::into_inner));
-        times.push(begun.windows(2).map(|pair| pair[1] - pair[0]).collect());
+/// A worker that notes when the bodies of a run's steps begin.
+pub(crate) struct Stepper {
+    onward: Onward,
+    pub(crate) worker: Worker,
+    begun: Begun,
+}
+
+impl Stepper {
+    pub(crate) async fn start(folder: &Path) -> Fallible<Self> {
+        let onward = open(folder).await?;
+        let begun = Begun::default();
+        let noted = Arc::clone(&begun);
+        let function = move |ctx, steps| many_steps(ctx, steps, Arc::clone(&noted));
+        let worker = onward.worker().serve(MANY_STEPS, function).start().await?;
+        Ok(Self { onward, worker, begun })
     }
-    worker.shutdown().await?;
-    Ok(times)
+
+    /// The time of each step of a run: from the begin of its body to the begin of the next one's,
+    /// by when its result is on disk.
+    pub(crate) async fn step_times(&self, steps: usize) -> Fallible<Vec<Duration>> {
+        self.onward.start(MANY_STEPS, &steps).await?.result().await?;
+        let begun = std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(begun.windows(2).map(|pair| pair[1] - pair[0]).collect())
+    }
 }
 
 async fn many_steps(ctx: Ctx, steps: usize, begun: Begun) -> Result<(), Failure> {

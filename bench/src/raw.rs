@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use crate::bench::{Fallible, median_us, payload};
+use crate::bench::{Fallible, payload};
 
 /// Rows in one commit of the throughput limit.
 const ROWS_PER_COMMIT: i64 = 100;
@@ -56,9 +56,8 @@ impl Raw {
         Ok((COMMITS * ROWS_PER_COMMIT) as f64 / begun.elapsed().as_secs_f64())
     }
 
-    /// The time of one row's commit, in microseconds: the median of `count`, with a pause before
-    /// each.
-    pub(crate) fn commit_us(&self, count: usize, pause: Duration) -> Fallible<f64> {
+    /// The times of some commits of one row, with a pause before each.
+    pub(crate) fn commits(&self, count: usize, pause: Duration) -> Fallible<Vec<Duration>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
             if !pause.is_zero() {
@@ -68,6 +67,6 @@ impl Raw {
             self.commit(1)?;
             times.push(begun.elapsed());
         }
-        Ok(median_us(times))
+        Ok(times)
     }
 }

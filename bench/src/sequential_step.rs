@@ -3,28 +3,29 @@
 use std::time::Duration;
 
 use crate::bench::{Bench, Fallible, Measured, median_us};
-use crate::flat_history::step_times;
+use crate::flat_history::Stepper;
 use crate::raw::Raw;
 
 const STEPS: usize = 200;
 
-const RUNS: usize = 10;
-
-/// Commits of the raw limit.
-const COMMITS: usize = 1_000;
+/// Runs, each after as many commits of the raw limit as it has steps.
+const RUNS: usize = 15;
 
 pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
     let scratch = bench.scratch()?;
     let raw = Raw::open(scratch.path())?;
-    let commits = bench.count(COMMITS);
-    let limit_before = raw.commit_us(commits, Duration::ZERO)?;
-    let runs = step_times(scratch.path(), STEPS, bench.count(RUNS)).await?;
-    let limit_after = raw.commit_us(commits, Duration::ZERO)?;
-    let per_step = runs.into_iter().map(|times| {
-        let steps = u32::try_from(times.len()).unwrap_or(u32::MAX);
-        times.iter().sum::<Duration>() / steps.max(1)
-    });
-    let value = median_us(per_step.collect());
-    let measured = Measured::new("sequential_step", value, "µs", "ratio <= 1.3");
-    Ok(measured.against((limit_before + limit_after) / 2.0))
+    let stepper = Stepper::start(scratch.path()).await?;
+    let (mut limits, mut times) = (Vec::new(), Vec::new());
+    for _ in 0..bench.count(RUNS) {
+        limits.push(mean(&raw.commits(STEPS, Duration::ZERO)?));
+        times.push(mean(&stepper.step_times(STEPS + 1).await?));
+    }
+    stepper.worker.shutdown().await?;
+    let measured = Measured::new("sequential_step", median_us(times), "µs", "ratio <= 1.3");
+    Ok(measured.against(median_us(limits)))
+}
+
+fn mean(times: &[Duration]) -> Duration {
+    let count = u32::try_from(times.len()).unwrap_or(u32::MAX);
+    times.iter().sum::<Duration>() / count.max(1)
 }
