@@ -379,6 +379,29 @@ async fn one_bad_write_fails_its_own_caller_only() {
     assert_eq!(store.get(Which::Id(good)).await.unwrap().unwrap().state, RunState::Completed);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_stays_small_while_readers_come_and_go() {
+    let temp = Temp::new();
+    let store = Arc::new(temp.open());
+    assert_eq!(store.writer_pragma("wal_autocheckpoint"), Some(0));
+    let readers = [(); 4].map(|()| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            loop {
+                store.list(Query { limit: 1, ..Query::default() }).await.unwrap();
+            }
+        })
+    });
+    // Some 70 MiB of pages, one commit each.
+    for _ in 0..3_000 {
+        let input = Json::of(&"x".repeat(16 * 1024)).unwrap();
+        store.start(vec![NewRun { input, ..new_run() }]).await.unwrap();
+    }
+    readers.iter().for_each(|reader| reader.abort());
+    let log = std::fs::metadata(temp.folder.path().join("onward.db-wal")).unwrap().len();
+    assert!(log < 40 * 1024 * 1024, "{log} bytes");
+}
+
 #[tokio::test]
 async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
     let temp = Temp::new();

@@ -9,6 +9,7 @@ mod cancel;
 mod claim;
 mod commit;
 mod fault;
+mod log;
 mod look;
 mod open;
 mod prune;
@@ -30,9 +31,10 @@ use std::time::Duration;
 use self::alive::Alive;
 use self::commit::{Job, Points};
 use self::fault::Fault;
+use self::log::Log;
 use self::reader::Readers;
 use self::tx::Tx;
-use self::writer::{Size, Writer};
+use self::writer::{Connections, Size, Writer};
 use super::*;
 use crate::{Code, SystemClock};
 
@@ -93,7 +95,9 @@ impl SqliteStore {
         let SqliteOptions { clock, busy_timeout } = options;
         let conn = open::writer(&path, busy_timeout)?;
         let hub = Arc::new(Hub::default());
-        let writer = Writer::start(conn, Arc::clone(&hub), Arc::clone(&clock), busy_timeout)
+        let log = Log::of(&path, busy_timeout).map_err(Error::from)?;
+        let connections = Connections { writer: conn, log, busy_timeout };
+        let writer = Writer::start(connections, Arc::clone(&hub), Arc::clone(&clock))
             .map_err(|error| crate::Error::new(Code::StoreUnavailable).because(error))?;
         let readers = Arc::new(Readers::new(path.clone(), busy_timeout));
         let alive = Arc::new(Alive::beside(&path));

@@ -20,10 +20,6 @@ use crate::{Code, Error};
 /// The schema's migrations in order; the database says how many it has had.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 
-/// Pages in the write-ahead log after which a commit copies them back: 8 MiB, so that the log
-/// stays small and the copying is shared by thousands of records.
-const CHECKPOINT_PAGES: i64 = 2_000;
-
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table
 /// and index that hundreds of concurrent runs write to; it is taken only as it is used.
 const CACHE_KIB: i64 = 64 * 1024;
@@ -56,6 +52,13 @@ pub(super) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, 
 pub(super) fn reader(path: &Path, busy_timeout: Duration) -> Result<Connection, Fault> {
     let conn = connect(path, OpenFlags::empty(), busy_timeout)?;
     conn.pragma_update(None, "query_only", true)?;
+    Ok(conn)
+}
+
+/// Opens the connection that copies the write-ahead log back.
+pub(super) fn copier(path: &Path, busy_timeout: Duration) -> Result<Connection, Fault> {
+    let conn = connect(path, OpenFlags::empty(), busy_timeout)?;
+    conn.pragma_update(None, "synchronous", "full")?;
     Ok(conn)
 }
 
@@ -92,7 +95,8 @@ fn set_durable(conn: &Connection, busy_timeout: Duration) -> Result<(), Fault> {
     if synchronous != 2 {
         return Err(Fault::data(format!("synchronous is {synchronous}, not FULL")));
     }
-    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    // The log is copied back by the writer's thread, never within a commit.
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
     Ok(())
 }

@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 
 use super::commit::{self, Job, Write};
 use super::fault::Fault;
+use super::log::Log;
 use super::tx::Tx;
 use crate::Clock;
 use crate::limits::COMMIT_BATCH_MAX;
@@ -33,6 +34,10 @@ use crate::store::{Answer, Error, Hub, Outage};
 /// How often the thread looks whether another process wrote, while anybody waits: often enough
 /// that a hand-over between processes feels immediate, rare enough to cost no processor time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// After how many commits one that is made in place looks at the log, which costs it a few
+/// microseconds: a lone write is a few pages of the thousands that the log may have.
+const LONE_COMMITS: u64 = 8;
 
 /// How long the thread sleeps while nobody waits.
 const DOZE: Duration = Duration::from_secs(60);
@@ -52,8 +57,19 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What a writer works with.
+pub(super) struct Connections {
+    /// The connection that writes.
+    pub(super) writer: Connection,
+    /// The log that it writes to.
+    pub(super) log: Log,
+    /// How long a write waits for another program.
+    pub(super) busy_timeout: Duration,
+}
+
 struct Shared {
     conn: Mutex<Connection>,
+    log: Log,
     queue: Mutex<Queue>,
     /// Told when a write is queued, when the store closes, and when somebody begins to wait.
     ready: Condvar,
@@ -102,15 +118,16 @@ enum Sleep {
 }
 
 impl Writer {
-    /// Takes the connection and starts the thread.
+    /// Takes the connections and starts the thread.
     pub(super) fn start(
-        conn: Connection,
+        connections: Connections,
         hub: Arc<Hub>,
         clock: Arc<dyn Clock>,
-        busy_timeout: Duration,
     ) -> std::io::Result<Self> {
+        let Connections { writer, log, busy_timeout } = connections;
         let shared = Arc::new(Shared {
-            conn: Mutex::new(conn),
+            conn: Mutex::new(writer),
+            log,
             queue: Mutex::default(),
             ready: Condvar::new(),
             hub,
@@ -204,6 +221,11 @@ impl Shared {
                 let batch = queue.take(1);
                 drop(queue);
                 batch.into_iter().for_each(|write| self.commit_lone(&conn, write));
+                drop(conn);
+                let commits = self.commits.load(Ordering::Relaxed);
+                if commits.is_multiple_of(LONE_COMMITS) && self.log.is_due() {
+                    self.wake(&mut lock(&self.queue));
+                }
             }
             _ => self.wake(&mut queue),
         }
@@ -232,7 +254,8 @@ impl Shared {
         write.answer();
     }
 
-    /// The thread: commits what is queued, and in between looks at the other processes.
+    /// The thread: commits what is queued, and in between copies the log back and looks at the
+    /// other processes.
     fn serve(&self) {
         let mut seen = version(&lock(&self.conn));
         let mut looked = Instant::now();
@@ -240,6 +263,9 @@ impl Shared {
             let open = self.sleep(looked);
             // A panic ends its own batch, whose callers find their answers dropped.
             let _ = catch_unwind(AssertUnwindSafe(|| self.commit_queued()));
+            if self.log.is_due() {
+                self.log.copy_back(&self.conn);
+            }
             if looked.elapsed() >= LOOK_EVERY && self.hub.is_watched() {
                 self.look_at_others(&mut seen);
                 looked = Instant::now();
