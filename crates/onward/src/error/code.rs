@@ -73,7 +73,7 @@ codes! {
     InvalidOption = "invalid_option", false,
         "An option is outside its limits.";
     NotSerializable = "not_serializable", false,
-        "The value has no JSON form. Maps need string keys, and numbers must be finite.";
+        "The value has no JSON form or does not read back from it, as a map without string keys or NaN.";
     PayloadTooLarge = "payload_too_large", false,
         "The value is larger than 2 MiB of JSON. Store it elsewhere and pass its address.";
     TypeMismatch = "type_mismatch", false,
@@ -105,7 +105,7 @@ codes! {
     NothingServed = "nothing_served", false,
         "The worker serves no workflow. Call serve before start.";
     WorkerStopped = "worker_stopped", false,
-        "The worker could not go on. The log says why.";
+        "The thread that renews the worker's lease could not be started.";
 
     // Failures that the engine itself gives to a workflow or a run.
     Failed = "failed", true,

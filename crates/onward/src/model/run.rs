@@ -120,7 +120,8 @@ pub enum Waits {
     },
     /// An operator's `retry`, or a worker of another build.
     Stuck {
-        /// `crash_loop`, `history_mismatch`, `foreign_await`, `type_mismatch`, `corrupt_record`.
+        /// `crash_loop`, `history_mismatch`, `foreign_await`, `type_mismatch`, `corrupt_record`, or
+        /// the code of a store that refused the run's end.
         code: String,
         /// What was found, for people.
         detail: String,

@@ -132,10 +132,12 @@ impl<'a> Claiming<'a> {
             let clock = shared.store.clock();
             let due = next_due.unwrap_or_else(|| clock.now() + IDLE_LOOK_EVERY);
             let full = limit == 0;
+            let held_back = full || more || !matches!(self.intake, Intake::Open);
             tokio::select! {
-                // With every place taken a hint leads to nothing; the next free place does.
+                // With every place taken a hint leads to nothing; the next free place does. And
+                // a free place leads to nothing where nothing is held back.
                 () = hint, if !full => {}
-                () = freed => {}
+                () = freed, if held_back => {}
                 () = clock.sleep_until(due), if !full => {}
                 () = tokio::time::sleep(look_in) => {}
             }
