@@ -1,4 +1,7 @@
 //! A handle on one run.
+//!
+//! Owns: [`RunHandle`]: waiting for a run's end, looking at it, and the operators' verbs. Never
+//! keeps what it saw.
 
 use std::fmt;
 use std::marker::PhantomData;

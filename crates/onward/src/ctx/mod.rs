@@ -1,7 +1,7 @@
 //! What a workflow function is given: steps, sleeps, and values that replay alike.
 //!
-//! Owns: [`Ctx`] and the futures it makes. Never talks to the store: it reports to the run's
-//! board, and the driver records and delivers.
+//! Owns: [`Ctx`] and the futures it makes. Never writes to the store, and reads only its clock:
+//! it reports to the run's board, and the driver records and delivers.
 
 mod sleep;
 mod step;

@@ -1,4 +1,7 @@
 //! A step: builder and future in one.
+//!
+//! Owns: [`Step`] and [`StepFuture`]: the body, its tries, and what each of them reports. Never
+//! writes to the store: results go to the board, and come back when it is their turn.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,7 @@
 //! A run as it stands in the store.
+//!
+//! Owns: [`Run`], its states and what it can wait for. Never decides how one state follows
+//! another.
 
 use std::collections::BTreeMap;
 use std::fmt;
