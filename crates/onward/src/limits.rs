@@ -112,7 +112,7 @@ pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60)
 pub const SUSPECT_CRASHES: u32 = 3;
 
 /// Losses in a row, with no record between them, after which a run waits as `crash_loop`: the
-/// pauses between them add up to minutes, longer than a bad moment of a machine.
+/// pauses between them add up to two minutes, longer than a bad moment of a machine.
 pub const CRASHES_MAX: u32 = 10;
 
 /// The longest pause before a suspect is claimed again. It doubles from 1 s; a minute bounds how
