@@ -27,6 +27,20 @@ use crate::store::BoxFuture;
 use crate::{Code, Entry, Failure, Json, Record, Retry, RunId, Timestamp};
 
 /// One try of a step, as its body sees it.
+///
+/// ```
+/// # use onward::{Ctx, Failure};
+/// # async fn charge(_key: &str, _cents: u64) -> Result<String, std::io::Error> { Ok("r1".into()) }
+/// async fn pay(ctx: Ctx, cents: u64) -> Result<String, Failure> {
+///     ctx.step("charge", async |step| {
+///         if step.try_number() > 1 {
+///             eprintln!("{} again", step.id());
+///         }
+///         charge(step.id(), cents).await
+///     })
+///     .await
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Step {
     id: Arc<str>,
@@ -172,12 +186,35 @@ where
 
 impl<T> StepFuture<'_, T> {
     /// How the step is tried again when it fails; [`Retry::default`] unless set.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Retry};
+    /// # use std::time::Duration;
+    /// # async fn ocr(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn workflow(ctx: Ctx, file: String) -> Result<String, Failure> {
+    /// ctx.step("ocr", |_| ocr(&file))
+    ///     .retry(Retry::exponential(Duration::from_millis(200)).tries(8))
+    ///     .await
+    /// # }
+    /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
         self
     }
 
     /// How long one try may take. A try that takes longer fails with the code `timeout`.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # use std::time::Duration;
+    /// # async fn ocr(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn workflow(ctx: Ctx, file: String) -> Result<String, Failure> {
+    /// match ctx.step("ocr", |_| ocr(&file)).timeout(Duration::from_secs(30)).await {
+    ///     Err(failure) if failure.is("timeout") => Ok("(unreadable)".to_owned()),
+    ///     text => text,
+    /// }
+    /// # }
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -206,6 +243,20 @@ impl<T> StepFuture<'_, T> {
     /// Never executes the body a second time after a crash: its begin is recorded first, and if
     /// the process ends inside, the step fails with the code `interrupted`. Failures that the
     /// body itself returns are retried only if [`retry`](Self::retry) says so.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn send_fax(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn ask_operator(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn workflow(ctx: Ctx, number: String) -> Result<(), Failure> {
+    /// match ctx.step("send fax", |_| send_fax(&number)).at_most_once().await {
+    ///     Err(failure) if failure.is("interrupted") => {
+    ///         ctx.step("ask operator", |_| ask_operator(&number)).await
+    ///     }
+    ///     sent => sent,
+    /// }
+    /// # }
+    /// ```
     pub fn at_most_once(mut self) -> Self {
         self.mode = Mode::AtMostOnce;
         self
