@@ -139,13 +139,13 @@ impl<O> RunHandle<O> {
     /// finish.
     ///
     /// ```
-    /// # use onward::{Code, Onward, Workflow};
+    /// # use onward::{Onward, RunState, Workflow};
     /// # const BILL: Workflow<u64, ()> = Workflow::named("bill");
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
     /// # let onward = Onward::open("memory:").await?;
     /// let run = onward.start(BILL, &100).await?;
     /// run.cancel().await?;
-    /// assert_eq!(run.result().await.unwrap_err().code(), Code::RunCancelled);
+    /// assert_eq!(run.status().await?.state, RunState::Cancelled); // it had not begun
     /// # Ok(()) }
     /// ```
     ///
