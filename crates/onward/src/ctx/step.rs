@@ -30,16 +30,10 @@ use crate::{Code, Entry, Failure, Json, Record, Retry, RunId, Timestamp};
 ///
 /// ```
 /// # use onward::{Ctx, Failure};
-/// # async fn charge(_key: &str, _cents: u64) -> Result<String, std::io::Error> { Ok("r1".into()) }
-/// async fn pay(ctx: Ctx, cents: u64) -> Result<String, Failure> {
-///     ctx.step("charge", async |step| {
-///         if step.try_number() > 1 {
-///             eprintln!("{} again", step.id());
-///         }
-///         charge(step.id(), cents).await
-///     })
-///     .await
-/// }
+/// # async fn charge(_key: &str) -> Result<u64, std::io::Error> { Ok(1) }
+/// # async fn workflow(ctx: Ctx) -> Result<u64, Failure> {
+/// ctx.step("charge", async |step| charge(step.id()).await).await
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct Step {
@@ -188,13 +182,11 @@ impl<T> StepFuture<'_, T> {
     /// How the step is tried again when it fails; [`Retry::default`] unless set.
     ///
     /// ```
-    /// # use onward::{Ctx, Failure, Retry};
-    /// # use std::time::Duration;
+    /// # use {onward::{Ctx, Failure, Retry}, std::time::Duration};
     /// # async fn ocr(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
     /// # async fn workflow(ctx: Ctx, file: String) -> Result<String, Failure> {
-    /// ctx.step("ocr", |_| ocr(&file))
-    ///     .retry(Retry::exponential(Duration::from_millis(200)).tries(8))
-    ///     .await
+    /// let patient = Retry::exponential(Duration::from_millis(200)).tries(8);
+    /// ctx.step("ocr", |_| ocr(&file)).retry(patient).timeout(Duration::from_secs(30)).await
     /// # }
     /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
@@ -202,19 +194,8 @@ impl<T> StepFuture<'_, T> {
         self
     }
 
-    /// How long one try may take. A try that takes longer fails with the code `timeout`.
-    ///
-    /// ```
-    /// # use onward::{Ctx, Failure};
-    /// # use std::time::Duration;
-    /// # async fn ocr(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
-    /// # async fn workflow(ctx: Ctx, file: String) -> Result<String, Failure> {
-    /// match ctx.step("ocr", |_| ocr(&file)).timeout(Duration::from_secs(30)).await {
-    ///     Err(failure) if failure.is("timeout") => Ok("(unreadable)".to_owned()),
-    ///     text => text,
-    /// }
-    /// # }
-    /// ```
+    /// How long one try may take, as in [`retry`](Self::retry)'s example. A try that takes longer
+    /// fails with the code `timeout`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -246,16 +227,11 @@ impl<T> StepFuture<'_, T> {
     ///
     /// ```
     /// # use onward::{Ctx, Failure};
-    /// # async fn send_fax(_: &str) -> Result<(), std::io::Error> { Ok(()) }
-    /// # async fn ask_operator(_: &str) -> Result<(), std::io::Error> { Ok(()) }
-    /// # async fn workflow(ctx: Ctx, number: String) -> Result<(), Failure> {
-    /// match ctx.step("send fax", |_| send_fax(&number)).at_most_once().await {
-    ///     Err(failure) if failure.is("interrupted") => {
-    ///         ctx.step("ask operator", |_| ask_operator(&number)).await
-    ///     }
-    ///     sent => sent,
-    /// }
-    /// # }
+    /// # async fn fax(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn workflow(ctx: Ctx, number: String) -> Result<bool, Failure> {
+    /// let sent = ctx.step("fax", |_| fax(&number)).at_most_once().await;
+    /// let nobody_knows = sent.is_err_and(|failure| failure.is("interrupted"));
+    /// # Ok(nobody_knows) }
     /// ```
     pub fn at_most_once(mut self) -> Self {
         self.mode = Mode::AtMostOnce;
