@@ -1,4 +1,7 @@
 //! Claiming: waking what is due, then giving runs to a worker.
+//!
+//! Owns: which runs a claim takes, in what order, and a repeated claim's answer. Never takes a run
+//! for a lost worker.
 
 use super::*;
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};

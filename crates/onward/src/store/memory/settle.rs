@@ -1,4 +1,7 @@
 //! Writes under a lease: records, and the end of an attempt.
+//!
+//! Owns: the check against the lease, and what each end does to a run. Never refuses a repeat of a
+//! write that was done.
 
 use super::*;
 use crate::{Code, Json};

@@ -1,4 +1,7 @@
 //! Workers coming and going, and what becomes of the runs of those that are gone.
+//!
+//! Owns: the mark that takes a lease away, and taking back what its worker held. Never marks the
+//! worker that sweeps.
 
 use super::*;
 use crate::limits::SWEEP_BATCH_MAX;

@@ -1,4 +1,7 @@
 //! Operators' verbs: asking a run to end, and letting a failed or stuck one go on.
+//!
+//! Owns: what these do to a run's row, its records and the run behind it. Never decides whether
+//! they may; `rules` does.
 
 use rusqlite::params;
 

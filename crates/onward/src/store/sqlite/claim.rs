@@ -1,5 +1,8 @@
 //! Claiming: waking what is due, then giving runs to a worker.
 //!
+//! Owns: which runs a claim takes, in what order, and a repeated claim's answer. Never takes a run
+//! for a lost worker.
+//!
 //! A claim walks one index range per queue and workflow that the worker serves, so neither
 //! finished runs nor those of other workers' workflows cost it anything.
 

@@ -57,6 +57,15 @@ pub struct SqliteStore {
 }
 
 /// How a store is opened.
+///
+/// ```no_run
+/// use onward::store::{SqliteOptions, SqliteStore};
+/// use std::time::Duration;
+///
+/// let options = SqliteOptions { busy_timeout: Duration::from_secs(30), ..SqliteOptions::default() };
+/// let store = SqliteStore::open_with("onward.db", options)?;
+/// # Ok::<(), onward::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     /// Where its times come from.

@@ -1,4 +1,7 @@
 //! The end of an attempt, with its last records.
+//!
+//! Owns: what each end does to a run's row, and the trace by which a repeat is known. Never
+//! settles for whoever does not hold the run.
 
 use rusqlite::params;
 

@@ -1,4 +1,7 @@
 //! Starting runs, and what a key does to a start.
+//!
+//! Owns: new runs, their keys, and the audit of duplicates. Never decides what a key that is in
+//! use means; `rules` does.
 
 use rusqlite::params;
 
