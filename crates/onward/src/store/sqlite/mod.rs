@@ -105,6 +105,7 @@ impl SqliteStore {
     }
 
     /// Commits of this store so far, for tests of how writes are gathered.
+    #[cfg(feature = "conformance")]
     #[doc(hidden)]
     pub fn commits(&self) -> u64 {
         self.writer.commits()
@@ -112,6 +113,7 @@ impl SqliteStore {
 
     /// Reads or sets a setting of the connection that writes, for tests of durability and of a
     /// full disk.
+    #[cfg(feature = "conformance")]
     #[doc(hidden)]
     pub fn writer_pragma(&self, pragma: &str) -> Option<i64> {
         let conn = self.writer.connection();

@@ -168,6 +168,7 @@ impl Writer {
     }
 
     /// The connection, for settings that tests read and change.
+    #[cfg(feature = "conformance")]
     pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
         lock(&self.shared.conn)
     }
