@@ -488,6 +488,36 @@ async fn a_damaged_id_holds_up_no_other_run() {
 }
 
 #[tokio::test]
+async fn damaged_ids_are_left_out_of_lists_and_counts() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let (whole, _) = (joined(&store).await, joined(&store).await);
+    let mut runs = Vec::new();
+    for _ in 0..6 {
+        runs.push(started(&store).await);
+    }
+    let raw = temp.raw();
+    // Short ones sort before the whole ids and long ones after them.
+    raw.execute("update onward_runs set id = zeroblob(no) where no in (2, 4)", []).unwrap();
+    raw.execute("update onward_runs set id = x'ff' where no = 6", []).unwrap();
+    raw.execute(
+        "update onward_workers set id = x'99' where id <> ?1",
+        [whole.as_u128().to_be_bytes()],
+    )
+    .unwrap();
+    let query = |before| Query { limit: 2, before, ..Query::default() };
+    let first = store.list(query(None)).await.unwrap();
+    assert_eq!(first.runs.iter().map(|run| run.id).collect::<Vec<_>>(), [runs[4], runs[2]]);
+    assert!(first.more);
+    let rest = store.list(query(Some(runs[2]))).await.unwrap();
+    assert_eq!(rest.runs.iter().map(|run| run.id).collect::<Vec<_>>(), [runs[0]]);
+    assert!(!rest.more);
+    let stats = store.stats().await.unwrap();
+    assert_eq!(stats.workers.iter().map(|worker| worker.id).collect::<Vec<_>>(), [whole]);
+    assert_eq!(stats.runs[&RunState::Queued], 6);
+}
+
+#[tokio::test]
 async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
     let temp = Temp::new();
     let (here, there) = (temp.open(), temp.open());
