@@ -114,7 +114,7 @@ impl Row {
         self.run.due_at = after.due_at;
         self.run.crashes = after.crashes;
         if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
-            self.add_stuck_build();
+            rules::add_stuck_build(&mut self.run.stuck_builds, self.run.build.as_deref());
         }
         self.run.waits_for = after.waits_for;
     }
