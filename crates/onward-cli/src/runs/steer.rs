@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io::BufRead;
 
-use onward::{Onward, RunHandle, RunId};
+use onward::{RunHandle, RunId};
 use serde_json::Value;
 
 use super::{IdArg, Ids, id};
@@ -39,7 +39,7 @@ where
         }
     }
     if !changed.is_empty() {
-        output::print_runs(global.output, &changed, now(&onward))?;
+        output::print_runs(global.output, &changed, output::now(&onward))?;
     }
     Ok(worst)
 }
@@ -54,10 +54,6 @@ fn refuse(error: onward::Error) -> Result<Exit, Problem> {
             Ok(exit)
         }
     }
-}
-
-fn now(onward: &Onward) -> onward::Timestamp {
-    onward.store().clock().now()
 }
 
 impl Ids {

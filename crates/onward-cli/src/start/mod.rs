@@ -132,7 +132,7 @@ impl StartArgs {
             start = start.key(key.as_str());
         }
         let run = with_options!(start, &self.options).await?.status().await?;
-        output::print_runs(global.output, &[run], onward.store().clock().now())?;
+        output::print_runs(global.output, &[run], output::now(&onward))?;
         Ok(Exit::Ok)
     }
 }
