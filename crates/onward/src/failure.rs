@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::FAILURE_MESSAGE_BYTES_MAX;
+use crate::limits::{FAILURE_MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 use crate::{Code, Json};
 
 /// What a step or a workflow failed with.
@@ -90,10 +90,12 @@ impl Failure {
         }))
     }
 
-    /// Sets the code that callers branch on, on replay too.
+    /// Sets the code that callers branch on, on replay too. It is cut at `NAME_BYTES_MAX` bytes.
     #[must_use]
     pub fn code(mut self, code: impl Into<String>) -> Self {
         self.0.code = code.into();
+        let end = self.0.code.floor_char_boundary(NAME_BYTES_MAX);
+        self.0.code.truncate(end);
         self
     }
 

@@ -32,6 +32,7 @@
 mod client;
 mod ctx;
 mod driver;
+mod ending;
 mod upkeep;
 mod why;
 mod worker;

@@ -28,6 +28,9 @@ pub const KEY_BYTES_MAX: usize = 512;
 /// Bytes of a step id, run id included: what HTTP services accept as an idempotency key.
 pub const STEP_ID_BYTES_MAX: usize = 255;
 
+/// The queue of a run, and of a worker, that names none.
+pub const QUEUE_DEFAULT: &str = "default";
+
 /// Tags of one run. Tags are for finding runs, not for carrying data.
 pub const TAGS_MAX: usize = 32;
 

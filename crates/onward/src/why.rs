@@ -20,6 +20,11 @@ pub enum Why {
         /// Where.
         place: String,
     },
+    /// The worker that holds it is gone.
+    WorkerGone {
+        /// Whether a live worker serves it, and so takes it over.
+        served: bool,
+    },
     /// It has ended.
     Ended {
         /// How.
@@ -61,23 +66,27 @@ pub enum Why {
     Cancelling,
 }
 
-/// Why this run is not running. `workers`: those that are not lost.
+/// Why this run is not running. `workers`: those that are not lost. One whose lease has expired
+/// counts as gone: if it is the last, nobody is there to mark it.
 pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
+    let live: Vec<_> = workers.iter().filter(|worker| worker.lease_until >= now).collect();
     match (run.state, &run.waits_for) {
         (state, _) if state.is_final() => Why::Ended { state },
-        (RunState::Running, _) if run.cancel_at.is_some() => Why::Cancelling,
-        (RunState::Running, _) => {
-            let holder = workers.iter().find(|worker| Some(worker.id) == run.worker);
-            let place = holder.map_or("a worker that is gone", |worker| &worker.place);
-            Why::Running { place: place.to_owned() }
-        }
+        (RunState::Running, _) => match live.iter().find(|live| Some(live.id) == run.worker) {
+            None => Why::WorkerGone { served: is_served(run, &live) },
+            Some(_) if run.cancel_at.is_some() => Why::Cancelling,
+            Some(holder) => Why::Running { place: holder.place.clone() },
+        },
         _ if run.paused_at.is_some() => Why::Paused,
         (_, Some(Waits::Stuck { code, detail })) => {
             Why::Stuck { code: code.clone(), detail: detail.clone() }
         }
         (_, Some(Waits::Behind { run, .. })) => Why::Behind { run: *run },
-        (RunState::Waiting, waits) => until(run, waits.as_ref(), now),
-        _ => queued(run, workers),
+        (RunState::Waiting, waits) if run.due_at.is_some_and(|due| due > now) => {
+            until(run, waits.as_ref(), now)
+        }
+        _ if is_served(run, &live) => Why::NextInLine,
+        _ => Why::NoWorker { workflow: run.workflow.clone(), queue: run.queue.clone() },
     }
 }
 
@@ -96,25 +105,26 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
     Why::Until { what, at, in_ms }
 }
 
-fn queued(run: &Run, workers: &[WorkerInfo]) -> Why {
-    let served = workers.iter().any(|worker| {
+fn is_served(run: &Run, live: &[&WorkerInfo]) -> bool {
+    live.iter().any(|worker| {
         worker.queues.contains(&run.queue)
             && worker.workflows.contains(&run.workflow)
             && (run.cancel_at.is_some() || !run.stuck_builds.contains(&worker.build))
-    });
-    if served {
-        Why::NextInLine
-    } else {
-        Why::NoWorker { workflow: run.workflow.clone(), queue: run.queue.clone() }
-    }
+    })
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Running { place } => write!(f, "It is running, on {place}."),
+            Why::WorkerGone { served: true } => {
+                f.write_str("The worker that held it is gone; another takes it over.")
+            }
+            Why::WorkerGone { served: false } => {
+                f.write_str("The worker that held it is gone, and no live worker serves it.")
+            }
             Why::Ended { state } => write!(f, "It has ended: {state}."),
-            Why::NextInLine => f.write_str("It is queued; a worker that serves it is up."),
+            Why::NextInLine => f.write_str("It is due; a worker that serves it is up."),
             Why::Paused => f.write_str("It is paused."),
             Why::NoWorker { workflow, queue } => {
                 write!(f, "No live worker serves workflow {workflow:?} on queue {queue:?}.")
@@ -132,5 +142,86 @@ impl fmt::Display for Why {
             ),
             Why::Cancelling => f.write_str("It is asked to end and is about to."),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Json, RunId, WorkerId};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    fn worker(lease_until: i64) -> WorkerInfo {
+        WorkerInfo {
+            id: WorkerId::from_u128(7),
+            build: "v1".to_owned(),
+            place: "host:1".to_owned(),
+            queues: vec!["default".to_owned()],
+            workflows: vec!["work".to_owned()],
+            lease_until: Timestamp::from_millis(lease_until),
+            running: 0,
+        }
+    }
+
+    fn run(state: RunState) -> Run {
+        let id = RunId::from_u128(1);
+        let fresh = Run::fresh(id, "work".to_owned(), Json::stored("null"), NOW);
+        let worker = (state == RunState::Running).then_some(WorkerId::from_u128(7));
+        Run { state, worker, ..fresh }
+    }
+
+    fn said(run: &Run, workers: &[WorkerInfo]) -> String {
+        why(run, workers, NOW).to_string()
+    }
+
+    #[test]
+    fn a_worker_with_an_expired_lease_counts_as_gone() {
+        let (live, expired) = ([worker(1_000_001)], [worker(999_999)]);
+        assert_eq!(said(&run(RunState::Running), &live), "It is running, on host:1.");
+        let gone = "The worker that held it is gone, and no live worker serves it.";
+        assert_eq!(said(&run(RunState::Running), &expired), gone);
+        let queued = run(RunState::Queued);
+        assert_eq!(said(&queued, &live), "It is due; a worker that serves it is up.");
+        let nobody = "No live worker serves workflow \"work\" on queue \"default\".";
+        assert_eq!(said(&queued, &expired), nobody);
+        let mut other = worker(1_000_001);
+        other.id = WorkerId::from_u128(8);
+        let taken = "The worker that held it is gone; another takes it over.";
+        assert_eq!(said(&run(RunState::Running), &[other]), taken);
+    }
+
+    #[test]
+    fn every_wait_is_told_with_its_time() {
+        let waits = |waits_for: Waits, due: Option<i64>| {
+            let due_at = due.map(Timestamp::from_millis);
+            let waiting = Run { waits_for: Some(waits_for), due_at, ..run(RunState::Waiting) };
+            said(&waiting, &[])
+        };
+        let at = "until 1970-01-01T00:16:45.000Z (in 5s).";
+        let later = Some(1_005_000);
+        let (step, name) = ("\"ocr\"", "ocr".to_owned());
+        assert_eq!(waits(Waits::Start, later), format!("It waits for its start time, {at}"));
+        let timer = waits(Waits::Timer { step: name.clone() }, later);
+        assert_eq!(timer, format!("It waits for the timer {step}, {at}"));
+        let retry = waits(Waits::Retry { step: name, try_number: 3 }, later);
+        assert_eq!(retry, format!("It waits for try 3 of step {step}, {at}"));
+        let backoff = waits(Waits::Backoff { crashes: 4 }, later);
+        assert_eq!(backoff, format!("It waits for the pause after 4 workers died in it, {at}"));
+        let behind = Waits::Behind { run: RunId::from_u128(2), start_at: NOW };
+        assert!(waits(behind, None).starts_with("It waits until run 00000000-"));
+        let stuck = Waits::Stuck { code: "crash_loop".to_owned(), detail: "why".to_owned() };
+        assert!(waits(stuck, None).starts_with("It is stuck (crash_loop): why."));
+        let due = waits(Waits::Start, Some(999_000));
+        assert!(due.starts_with("No live worker serves"), "a time that has come is no reason");
+    }
+
+    #[test]
+    fn marks_and_ends_are_told() {
+        let marked = Run { cancel_at: Some(NOW), ..run(RunState::Running) };
+        assert_eq!(said(&marked, &[worker(1_000_001)]), "It is asked to end and is about to.");
+        let paused = Run { paused_at: Some(NOW), ..run(RunState::Queued) };
+        assert_eq!(said(&paused, &[]), "It is paused.");
+        assert_eq!(said(&run(RunState::Failed), &[]), "It has ended: failed.");
     }
 }

@@ -328,7 +328,7 @@ async fn an_interrupted_at_most_once_step_fails_and_is_not_executed_again() {
     first.kill(worker).await;
     let second = Process::on(&data);
     let worker = serve(&second).start().await.unwrap();
-    let output = second.onward.run(id).result().await.unwrap();
+    let output = second.onward.run(id).of_type::<String>().result().await.unwrap();
     assert_eq!(output, "interrupted");
     assert_eq!(executed.load(Ordering::SeqCst), 1);
     worker.shutdown().await.unwrap();

@@ -595,6 +595,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("record_fence", "onward_runs_id"),
         ("settle_fence", "onward_runs_id"),
         ("record_same", "onward_records_seq"),
+        ("record_clash", "onward_records_step"),
         ("claim_history", "onward_records_seq"),
         ("history", "onward_records_seq"),
         ("sweep_progress", "onward_records_seq"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 
 use super::Inner;
-use super::ending::{Ending, EndingWaiter};
+use crate::ending::{Ending, EndingWaiter};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Topic, Which};
 use crate::why::{Why, why};

@@ -3,7 +3,6 @@
 //! Owns: [`Onward`], the way in. Never executes a run; it hands a fresh one to a worker of this
 //! process that has a free place, so that start and claim share a commit.
 
-pub(crate) mod ending;
 mod handle;
 mod open;
 mod start;
@@ -16,12 +15,12 @@ pub use handle::RunHandle;
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 
-use self::ending::Endings;
+use crate::ending::Endings;
 use crate::error::check_name;
 use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{Prune, Query, RunPage, Stats, Store, Which};
 use crate::worker::{Shared, WorkerBuilder};
-use crate::{Code, Error, Key, RunId, Workflow};
+use crate::{Code, Error, Json, Key, RunId, Workflow};
 
 /// A store of runs, opened: start runs, look at them, and serve them with workers.
 ///
@@ -156,7 +155,7 @@ impl Onward {
     }
 
     /// A handle on a run, by its id. It is not looked up yet.
-    pub fn run(&self, id: RunId) -> RunHandle<serde_json::Value> {
+    pub fn run(&self, id: RunId) -> RunHandle<Json> {
         RunHandle::new(Arc::clone(&self.inner), id)
     }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Inner, RunHandle, check_names};
 use crate::clock::millis;
 use crate::error::{check_name, check_text};
-use crate::limits::{TAG_VALUE_BYTES_MAX, TAGS_MAX};
+use crate::limits::{QUEUE_DEFAULT, TAG_VALUE_BYTES_MAX, TAGS_MAX};
 use crate::store::{
     self, Claimed, End, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
 };
@@ -71,7 +71,7 @@ pub(super) struct StartOptions {
 impl Default for StartOptions {
     fn default() -> Self {
         Self {
-            queue: "default".to_owned(),
+            queue: QUEUE_DEFAULT.to_owned(),
             priority: 0,
             key_ttl: None,
             on_conflict: OnConflict::default(),

@@ -47,7 +47,7 @@ enum Items<I> {
 pub struct Progress {
     /// Items that are done with: started, found or refused.
     pub items: u64,
-    /// Runs that are new.
+    /// Runs that are new, or go on after they had failed.
     pub started: u64,
     /// Items whose run was there already.
     pub existing: u64,
@@ -59,7 +59,7 @@ pub struct Progress {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct StartedMany {
-    /// Runs that are new.
+    /// Runs that are new, or go on after they had failed.
     pub started: u64,
     /// Items whose run was there already.
     pub existing: u64,
@@ -139,7 +139,7 @@ impl<I: Serialize + Send + 'static> StartMany<I> {
 
     async fn next_batch(&mut self, first: u64, done: &mut StartedMany) -> Batch {
         let mut batch = Batch { taken: 0, bytes: 0, runs: Vec::new() };
-        while batch.runs.len() < START_BATCH_MAX && batch.bytes < BATCH_BYTES_MAX {
+        while batch.taken < START_BATCH_MAX as u64 && batch.bytes < BATCH_BYTES_MAX {
             let Some(item) = self.items.next(batch.so_far()).await else { break };
             let place = first + batch.taken;
             batch.taken += 1;

@@ -2,10 +2,10 @@
 
 use super::send::pauses;
 use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
-use crate::client::ending::Ending;
 use crate::ctx::CONTINUE;
+use crate::ending::Ending;
 use crate::store::{self, End, Lease, Settle};
-use crate::{Code, Failure, Json, Record, RunId, failpoint};
+use crate::{Code, Failure, Json, RunId, failpoint};
 
 impl Driver {
     /// Drops the function, then settles the attempt as the verdict says.
@@ -43,7 +43,7 @@ impl Driver {
         if parks {
             failpoint::hit("park.before");
         }
-        let drove = settle(&setting, self.lease, records, end).await;
+        let drove = settle(&setting, self.lease, Settle { records, end }, wakes_seen).await;
         if parks {
             failpoint::hit("park.after");
         }
@@ -68,13 +68,13 @@ pub(super) fn deadline_exceeded() -> End {
 }
 
 /// Settles, and writes the same again for as long as the outcome is unknown.
+/// `wakes_seen`: the number of wakes that the holder knows of, for a run whose end is refused.
 pub(super) async fn settle(
     setting: &Setting,
     lease: Lease,
-    records: Vec<Record>,
-    end: End,
+    settle: Settle,
+    wakes_seen: u64,
 ) -> Drove {
-    let settle = Settle { records, end };
     for pause in pauses() {
         match setting.store.settle(lease, settle.clone()).await {
             Ok(_) => return Drove::Settled(Ending::of_settle(lease.run, &settle.end)),
@@ -84,7 +84,7 @@ pub(super) async fn settle(
             }
             Err(error) => {
                 tracing::error!(run = %lease.run, %error, "the run cannot be settled so");
-                return settle_stuck(setting, lease, error).await;
+                return settle_stuck(setting, lease, error, wakes_seen).await;
             }
         }
         if setting.tenure.is_over() {
@@ -96,10 +96,15 @@ pub(super) async fn settle(
 }
 
 /// Sets a run aside whose end the store refuses, so that it is not held for ever.
-async fn settle_stuck(setting: &Setting, lease: Lease, error: store::Error) -> Drove {
+async fn settle_stuck(
+    setting: &Setting,
+    lease: Lease,
+    error: store::Error,
+    wakes_seen: u64,
+) -> Drove {
     let detail = error.to_string();
     let code = crate::Error::from(error).code();
-    let end = End::Stuck { code, detail, wakes_seen: 0 };
+    let end = End::Stuck { code, detail, wakes_seen };
     match setting.store.settle(lease, Settle { records: Vec::new(), end }).await {
         Ok(_) => Drove::Settled(None),
         Err(_) => Drove::Dropped,

@@ -4,14 +4,14 @@
 //! Never executes two things of a run at once, and never lets a step begin before the results
 //! that led to it are durable.
 //!
-//! Read on in `turn` (one round of polling and delivering), `send` (records on their way to the
+//! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
 //! store) and `finish` (how an attempt ends).
 
 pub(crate) mod board;
 mod finish;
 pub(crate) mod past;
+mod round;
 mod send;
-mod turn;
 pub(crate) mod wake;
 
 use std::any::Any;
@@ -26,12 +26,12 @@ use std::time::Duration;
 use self::board::Board;
 pub(crate) use self::finish::output;
 use self::past::Past;
+use self::round::Round;
 use self::send::InFlight;
-use self::turn::Turn;
 use self::wake::{FunctionWaker, Here, Wakes};
-use crate::client::ending::Ending;
 use crate::ctx::Ctx;
-use crate::store::{BoxFuture, Claimed, End, Lease, Store};
+use crate::ending::Ending;
+use crate::store::{BoxFuture, Claimed, End, Lease, Settle, Store};
 use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
 
@@ -144,11 +144,12 @@ pub(crate) async fn drive(
     handler: Handler,
     control: Arc<Control>,
 ) -> Drove {
-    if let Some(end) = end_before_start(&setting, &claimed) {
-        return finish::settle(&setting, claimed.lease, Vec::new(), end).await;
-    }
     let wakes_seen = claimed.run.wakes;
     let lease = claimed.lease;
+    let settle = |end| Settle { records: Vec::new(), end };
+    if let Some(end) = end_before_start(&setting, &claimed) {
+        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
+    }
     match Driver::new(setting.clone(), claimed, &handler, control) {
         Ok(mut driver) => {
             let verdict = driver.advance().await;
@@ -156,7 +157,7 @@ pub(crate) async fn drive(
         }
         Err(error) => {
             let end = End::Stuck { code: error.code(), detail: error.to_string(), wakes_seen };
-            finish::settle(&setting, lease, Vec::new(), end).await
+            finish::settle(&setting, lease, settle(end), wakes_seen).await
         }
     }
 }
@@ -215,9 +216,9 @@ impl Driver {
     async fn advance(&mut self) -> Verdict {
         loop {
             self.heed_worker();
-            match self.turn() {
-                Turn::Rest => {}
-                Turn::Over(verdict) => return verdict,
+            match self.round() {
+                Round::Rest => {}
+                Round::Over(verdict) => return verdict,
             }
             self.send();
             if let Some(verdict) = self.is_over() {

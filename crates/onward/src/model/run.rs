@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::QUEUE_DEFAULT;
 use crate::{Code, Error, Failure, Json, RunId, Timestamp, WorkerId};
 
 /// Where a run stands.
@@ -200,7 +201,7 @@ impl Run {
             id,
             workflow,
             state: RunState::Queued,
-            queue: "default".to_owned(),
+            queue: QUEUE_DEFAULT.to_owned(),
             priority: 0,
             key: None,
             input,

@@ -175,12 +175,42 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::LeaseLost => f.write_str("the lease is lost"),
-            Error::Conflict(conflict) => write!(f, "conflict: {conflict:?}"),
+            Error::Conflict(conflict) => write!(f, "{conflict}"),
             Error::NotFound => f.write_str("no such run"),
-            Error::Unavailable(outage, source) => write!(f, "store {outage:?}: {source}"),
-            Error::Corrupt(source) => write!(f, "store corrupt: {source}"),
+            Error::Unavailable(outage, source) => write!(f, "{outage}: {source}"),
+            Error::Corrupt(source) => write!(f, "what is stored cannot be read: {source}"),
         }
     }
 }
 
-impl StdError for Error {}
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Error::Unavailable(_, source) | Error::Corrupt(source) => Some(source.as_ref()),
+            Error::LeaseLost | Error::Conflict(_) | Error::NotFound => None,
+        }
+    }
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Conflict::KeyInput { run } => write!(f, "run {run} has the key, with another input"),
+            Conflict::KeyTaken { run } => write!(f, "run {run} has the key"),
+            Conflict::Finished { run } => write!(f, "run {run} has ended"),
+            Conflict::NotFailed { run } => write!(f, "run {run} is neither failed nor stuck"),
+            Conflict::Record { run } => write!(f, "run {run} has another record there"),
+        }
+    }
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outage::NoAnswer => "the store does not answer",
+            Outage::Locked => "the store is locked",
+            Outage::Full => "the disk is full",
+            Outage::ReadOnly => "the store cannot be written",
+        })
+    }
+}

@@ -42,7 +42,7 @@ pub(super) async fn serve(
         tokio::select! {
             () = claiming.keep_claiming() => {}
             () = tenure.ended() => {}
-            _ = stopped.wait_for(|stopped| *stopped) => {
+            () = told_to_stop(&mut stopped) => {
                 sweeping.abort();
                 return;
             }
@@ -65,6 +65,13 @@ pub(super) async fn serve(
     }
 }
 
+/// Resolves when the worker is told to stop. A worker whose handle was dropped is never told.
+async fn told_to_stop(stopped: &mut watch::Receiver<bool>) {
+    if stopped.wait_for(|stopped| *stopped).await.is_err() {
+        std::future::pending().await
+    }
+}
+
 async fn join_again(
     shared: &Arc<Shared>,
     stopped: &mut watch::Receiver<bool>,
@@ -76,7 +83,7 @@ async fn join_again(
         }
         tokio::select! {
             () = tokio::time::sleep(OUTAGE_PAUSE) => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return None,
+            () = told_to_stop(stopped) => return None,
         }
     }
 }

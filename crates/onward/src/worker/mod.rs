@@ -24,12 +24,12 @@ use tokio::task::JoinHandle;
 use self::crew::{Crew, Place};
 use self::tenure::Tenure;
 use crate::client::Inner;
-use crate::client::ending::Endings;
 use crate::driver::{self, Control, Drove, Handler, Setting, Stop};
+use crate::ending::Endings;
 use crate::error::check_name;
 use crate::limits::{
     CANCEL_GRACE_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, LEASE_DEFAULT, LEASE_MIN,
-    LINGER_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
+    LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
 use crate::store::{Claimed, End, Lease, Settle, Store};
 use crate::{Code, Ctx, Error, Failure, Json, RunId, WorkerId, Workflow};
@@ -73,7 +73,7 @@ impl WorkerBuilder {
             client,
             handlers: HashMap::new(),
             served_twice: None,
-            queues: vec!["default".to_owned()],
+            queues: vec![QUEUE_DEFAULT.to_owned()],
             concurrency: CONCURRENCY_DEFAULT,
             lease: LEASE_DEFAULT,
             linger: LINGER_DEFAULT,
@@ -185,6 +185,7 @@ impl WorkerBuilder {
         }
         self.handlers.keys().try_for_each(|name| check_name("workflow", name))?;
         self.queues.iter().try_for_each(|name| check_name("queue", name))?;
+        self.build.iter().try_for_each(|name| check_name("build", name))?;
         let option = |about: String| Err(Error::new(Code::InvalidOption).about(about));
         if self.queues.is_empty() {
             return option("a worker serves at least one queue".to_owned());

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::WorkerId;
 use crate::store::{self, Store};
+use crate::{Timestamp, WorkerId};
 
 /// Renewals in one lease: two may fail before the lease is in danger.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -26,12 +26,19 @@ pub(crate) struct Tenure {
     born: Instant,
     /// Until when, in milliseconds since `born`, the last renewal holds.
     fresh_until_ms: AtomicU64,
-    /// Since when the lease has been renewed without a gap.
-    steady_since: Mutex<Instant>,
+    steady: Mutex<Steady>,
     over: AtomicBool,
     ended: Notify,
     /// Ends the renewal thread when it is dropped.
     _renewing: Mutex<mpsc::Sender<()>>,
+}
+
+/// Since when the lease has been renewed without a gap.
+struct Steady {
+    since: Instant,
+    /// Until when, by the store's clock, the last renewal holds. A gap shows here too when the
+    /// machine was suspended, which this process's own clock does not notice.
+    until: Option<Timestamp>,
 }
 
 impl Tenure {
@@ -48,7 +55,7 @@ impl Tenure {
             lease,
             born: joined,
             fresh_until_ms: AtomicU64::new(as_millis(lease)),
-            steady_since: Mutex::new(joined),
+            steady: Mutex::new(Steady { since: joined, until: None }),
             over: AtomicBool::new(false),
             ended: Notify::new(),
             _renewing: Mutex::new(renewing),
@@ -71,8 +78,8 @@ impl Tenure {
     fn renew(&self, store: &dyn Store) -> Duration {
         let asked = Instant::now();
         match block_on(store.renew(self.worker)) {
-            Ok(_) => {
-                self.renewed(asked);
+            Ok(until) => {
+                self.renewed(asked, until);
                 self.lease / RENEWALS_PER_LEASE
             }
             Err(store::Error::LeaseLost) => {
@@ -86,10 +93,14 @@ impl Tenure {
         }
     }
 
-    fn renewed(&self, asked: Instant) {
-        if !self.is_fresh() {
-            *self.steady_since.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+    fn renewed(&self, asked: Instant, store_until: Timestamp) {
+        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let jumped = steady.until.is_some_and(|before| store_until.since(before) > self.lease);
+        if jumped || !self.is_fresh() {
+            steady.since = asked;
         }
+        steady.until = Some(store_until);
+        drop(steady);
         let until = asked.duration_since(self.born) + self.lease;
         self.fresh_until_ms.store(as_millis(until), Ordering::SeqCst);
     }
@@ -103,7 +114,7 @@ impl Tenure {
     /// Whether the lease was renewed without a gap for one lease: only then may this worker judge
     /// others, since an outage that hits all looks like the death of each.
     pub(crate) fn is_steady(&self) -> bool {
-        let since = *self.steady_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = self.steady.lock().unwrap_or_else(PoisonError::into_inner).since;
         self.is_fresh() && since.elapsed() > self.lease
     }
 
@@ -152,5 +163,72 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
             return value;
         }
         std::thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{MemoryStore, NewWorker};
+    use crate::{Clock, TestClock};
+
+    const LEASE: Duration = Duration::from_millis(200);
+
+    async fn tenure(clock: &TestClock) -> (Arc<dyn Store>, Arc<Tenure>) {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+        let worker = NewWorker {
+            id: WorkerId::new(),
+            build: "v1".to_owned(),
+            place: "test".to_owned(),
+            queues: vec!["default".to_owned()],
+            workflows: vec!["work".to_owned()],
+            lease_ms: 200,
+        };
+        let id = worker.id;
+        store.join(worker).await.unwrap();
+        let tenure = Tenure::begin(Arc::clone(&store), id, LEASE, Instant::now()).unwrap();
+        (store, tenure)
+    }
+
+    async fn until(mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !holds() {
+            assert!(Instant::now() < deadline, "it never came to hold");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_worker_judges_others_only_after_a_lease_without_a_gap() {
+        let clock = TestClock::new();
+        let (_store, tenure) = tenure(&clock).await;
+        assert!(!tenure.is_steady(), "it has only just joined");
+        until(|| tenure.is_steady()).await;
+    }
+
+    #[tokio::test]
+    async fn a_jump_of_the_stores_clock_is_a_gap() {
+        let clock = TestClock::new();
+        let (_store, tenure) = tenure(&clock).await;
+        until(|| tenure.is_steady()).await;
+        // As after a suspended laptop: the store's clock went on, this process did not notice.
+        clock.advance(Duration::from_secs(60));
+        let jumped = clock.now();
+        until(|| {
+            let steady = tenure.steady.lock().unwrap();
+            steady.until.is_some_and(|until| until > jumped)
+        })
+        .await;
+        assert!(!tenure.is_steady(), "everybody's lease looks expired now");
+        until(|| tenure.is_steady()).await;
+    }
+
+    #[tokio::test]
+    async fn a_lost_lease_ends_the_tenure() {
+        let clock = TestClock::new();
+        let (store, tenure) = tenure(&clock).await;
+        store.leave(tenure.worker).await.unwrap();
+        tenure.ended().await;
+        assert!(tenure.is_over());
     }
 }

@@ -57,7 +57,7 @@ CREATE TABLE onward_records (
 CREATE UNIQUE INDEX onward_records_seq on onward_records (run, seq);
 
 CREATE UNIQUE INDEX onward_records_step on onward_records (run, step)
-where kind in ('done', 'failed', 'fired') and voided_at is null;
+where (kind = 'done' or kind = 'failed' or kind = 'fired') and voided_at is null;
 
 CREATE TABLE onward_runs (
     no integer primary key,

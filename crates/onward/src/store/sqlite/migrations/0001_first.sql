@@ -113,8 +113,9 @@ create table onward_records (
 
 create unique index onward_records_seq on onward_records (run, seq);
 
+-- Three kinds in a list would make SQLite build a temporary table for every record that is added.
 create unique index onward_records_step on onward_records (run, step)
-where kind in ('done', 'failed', 'fired') and voided_at is null;
+where (kind = 'done' or kind = 'failed' or kind = 'fired') and voided_at is null;
 
 create table onward_attempts (
     run integer not null,

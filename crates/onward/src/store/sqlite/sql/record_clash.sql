@@ -8,7 +8,7 @@ select 1
 from onward_records
 where run = ?1
     and step = ?4
-    and kind in ('done', 'failed', 'fired')
+    and (kind = 'done' or kind = 'failed' or kind = 'fired')
     and voided_at is null
     and ?3 = 1
 limit 1

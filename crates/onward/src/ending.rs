@@ -35,7 +35,7 @@ impl Ending {
     }
 
     /// The ending of a run that has ended.
-    pub(super) fn of_run(run: Run) -> Self {
+    pub(crate) fn of_run(run: Run) -> Self {
         Self { run: run.id, state: run.state, output: run.output, failure: run.failure }
     }
 }
@@ -54,7 +54,7 @@ struct Cell {
 
 impl Endings {
     /// Registers interest; what is told from here on reaches the waiter.
-    pub(super) fn wait(self: &Arc<Self>, run: RunId) -> EndingWaiter {
+    pub(crate) fn wait(self: &Arc<Self>, run: RunId) -> EndingWaiter {
         let cell = Arc::clone(self.lock().entry(run).or_default());
         EndingWaiter { run, cell, endings: Arc::clone(self) }
     }
@@ -75,7 +75,7 @@ impl Endings {
 }
 
 /// A registered wait for an ending.
-pub(super) struct EndingWaiter {
+pub(crate) struct EndingWaiter {
     run: RunId,
     cell: Arc<Cell>,
     endings: Arc<Endings>,
@@ -83,7 +83,7 @@ pub(super) struct EndingWaiter {
 
 impl EndingWaiter {
     /// Resolves when something was told: the ending, or `None` to look for oneself.
-    pub(super) async fn told(&self) -> Option<Ending> {
+    pub(crate) async fn told(&self) -> Option<Ending> {
         let told = self.cell.told.notified();
         if self.is_told() {
             return self.cell.ending.get().cloned();

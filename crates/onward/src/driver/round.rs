@@ -11,7 +11,7 @@ use crate::limits::{BLOCKING_POLL_WARN, RESTLESS_POLLS_MAX};
 use crate::{Code, Failure, Json};
 
 /// How a round ended.
-pub(super) enum Turn {
+pub(super) enum Round {
     /// Nothing can be done until something happens.
     Rest,
     /// The attempt has an end.
@@ -23,18 +23,18 @@ impl Driver {
     ///
     /// The order is the promise: first the function rests, then the next recorded result is
     /// offered, then bodies go on; only when there is neither do unrecorded steps begin.
-    pub(super) fn turn(&mut self) -> Turn {
+    pub(super) fn round(&mut self) -> Round {
         let _here = Here::enter(Here::Function(self.board.wakes.token));
         for polls in 0.. {
             if polls == RESTLESS_POLLS_MAX {
                 let run = self.lease.run;
                 tracing::warn!(%run, "the workflow function wakes itself again and again");
                 self.board.wakes.nudge();
-                return Turn::Rest;
+                return Round::Rest;
             }
             if self.board.wakes.take_function() {
                 if let Some(over) = self.poll_function() {
-                    return Turn::Over(over);
+                    return Round::Over(over);
                 }
                 continue;
             }
@@ -49,18 +49,18 @@ impl Driver {
                 continue;
             }
             if self.stopping.is_some() {
-                return Turn::Rest;
+                return Round::Rest;
             }
             if self.show_lone_result() {
                 continue;
             }
             match self.let_steps_begin() {
-                Some(Turn::Rest) => continue,
+                Some(Round::Rest) => continue,
                 Some(over) => return over,
-                None => return Turn::Rest,
+                None => return Round::Rest,
             }
         }
-        Turn::Rest
+        Round::Rest
     }
 
     /// Polls the function once. What it was offered and did not take is withdrawn.
@@ -113,7 +113,7 @@ impl Driver {
 
     /// Lets unrecorded steps begin, unless records are left that nobody asked for: then the
     /// function went another way than before, and the run stops before the first body.
-    fn let_steps_begin(&mut self) -> Option<Turn> {
+    fn let_steps_begin(&mut self) -> Option<Round> {
         let undurable = self.eager.is_some() || self.is_eager_in_flight();
         if undurable || !self.board.is_asked() || !self.setting.tenure.is_fresh() {
             return None;
@@ -121,11 +121,11 @@ impl Driver {
         if let Some(leftover) = self.board.leftover(&self.setting.build)
             && let Some(over) = self.judge(&leftover)
         {
-            return Some(Turn::Over(over));
+            return Some(Round::Over(over));
         }
         self.board.allow_all();
         self.board.wakes.want_function();
-        Some(Turn::Rest)
+        Some(Round::Rest)
     }
 
     fn judge(&self, leftover: &Leftover) -> Option<Verdict> {
