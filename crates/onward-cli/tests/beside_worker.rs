@@ -152,6 +152,34 @@ async fn show_says_why_a_run_is_not_running_when_it_is_stuck() {
     worker.shutdown().await.unwrap();
 }
 
+#[test]
+fn show_says_why_a_run_is_not_running_whose_worker_was_killed() {
+    let place = Place::new();
+    let input = r#"{"id": 1, "channel": "premium-1"}"#;
+    let held = place.start(&["index-attachment", "--input", input]);
+    // A service that never answers, so that the run is held for as long as the worker lives.
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut worker = start_demo_worker(&place, &service);
+    until(|| shown(&place, &held)["why"]["reason"] == "running");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let queued = place.start(&["index-attachment", "--input", input]);
+
+    until(|| shown(&place, &held)["why"]["reason"] == "worker_gone");
+    let table = place.onward(&["runs", "show", &held]).stdout;
+    assert!(table.contains("The worker that held it is gone, and no live worker"), "{table}");
+    let table = place.onward(&["runs", "show", &queued]).stdout;
+    assert!(table.contains("No live worker serves workflow \"index-attachment\""), "{table}");
+}
+
+/// A worker process with a lease short enough to wait for its end.
+fn start_demo_worker(place: &Place, service: &TcpListener) -> Child {
+    let address = service.local_addr().unwrap();
+    let services = format!("{address},{address},{address}");
+    let args = ["demo-worker", "--process", "1", "--services", &services, "--lease", "500ms"];
+    place.command(&args).stdin(Stdio::piped()).spawn().unwrap()
+}
+
 async fn serve<F, Fut>(place: &Place, function: F) -> Worker
 where
     F: Fn(Ctx, u32) -> Fut + Send + Sync + 'static,

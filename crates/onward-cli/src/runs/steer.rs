@@ -3,8 +3,7 @@
 use std::future::Future;
 use std::io::BufRead;
 
-use onward::{RunHandle, RunId};
-use serde_json::Value;
+use onward::{Json, RunHandle, RunId};
 
 use super::{IdArg, Ids, id};
 use crate::args::Global;
@@ -24,7 +23,7 @@ Examples:
 /// Changes each run, and prints those that were changed as they stand then.
 pub(super) async fn each<F, Fut>(ids: Ids, global: &Global, change: F) -> Result<Exit, Problem>
 where
-    F: Fn(RunHandle<Value>) -> Fut,
+    F: Fn(RunHandle<Json>) -> Fut,
     Fut: Future<Output = Result<(), onward::Error>>,
 {
     let ids = ids.read()?;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
+use onward::limits::QUEUE_DEFAULT;
 use onward::{OnConflict, Onward, Workflow};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -57,7 +58,7 @@ struct Options {
     #[arg(long, value_enum, default_value_t = Conflict::Existing)]
     on_conflict: Conflict,
     /// The queue it is routed by
-    #[arg(long, default_value = "default")]
+    #[arg(long, default_value = QUEUE_DEFAULT)]
     queue: String,
     /// Higher is claimed first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
