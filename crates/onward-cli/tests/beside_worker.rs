@@ -7,9 +7,10 @@ mod place;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use onward::{Ctx, Failure, Onward, Worker, Workflow};
@@ -42,8 +43,8 @@ async fn a_watch_prints_each_step_when_it_is_recorded() {
     let id = place.start(&["work", "--input", "40"]);
     let mut watch = place.command(&["runs", "watch", &id, "-o", "json"]);
     let mut child = watch.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let lines = lines_of(child.stdout.take().unwrap());
+    let next = || lines.recv_timeout(PATIENCE).unwrap();
     let worker = onward.worker().serve(WORK, work).start().await.unwrap();
 
     let first = next();
@@ -176,7 +177,7 @@ fn show_says_why_a_run_is_not_running_whose_worker_was_killed() {
 fn start_demo_worker(place: &Place, service: &TcpListener) -> Child {
     let address = service.local_addr().unwrap();
     let services = format!("{address},{address},{address}");
-    let args = ["demo-worker", "--process", "1", "--services", &services, "--lease", "500ms"];
+    let args = ["demo-worker", "--process", "1", "--services", &services, "--lease", "1s"];
     place.command(&args).stdin(Stdio::piped()).spawn().unwrap()
 }
 
@@ -187,6 +188,17 @@ where
 {
     let onward = Onward::open(&place.url()).await.unwrap();
     onward.worker().serve(WORK, function).start().await.unwrap()
+}
+
+/// The lines that a program prints, each when it is printed.
+fn lines_of(stdout: ChildStdout) -> Receiver<Value> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines() {
+            tell.send(serde_json::from_str(&line.unwrap()).unwrap()).unwrap();
+        }
+    });
+    told
 }
 
 fn shown(place: &Place, id: &str) -> Value {
