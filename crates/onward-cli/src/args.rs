@@ -4,7 +4,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::demo::DemoArgs;
 use crate::demo::worker::DemoWorkerArgs;
@@ -48,8 +49,13 @@ pub(crate) struct Global {
     #[arg(default_value = "sqlite:onward.db")]
     pub(crate) store: String,
 
-    /// How data is printed; json is one object per line
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    /// Whether the store was named on the command line, not by the environment or by default.
+    #[arg(skip)]
+    pub(crate) store_is_typed: bool,
+
+    /// How data is printed: table, json (one object per line) or ids
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    #[arg(default_value_t = Format::Table, hide_possible_values = true)]
     pub(crate) output: Format,
 
     /// Logs more on stderr; twice for still more
@@ -71,6 +77,15 @@ enum Command {
 }
 
 impl Args {
+    /// What was typed; ends the process where that makes no sense.
+    pub(crate) fn typed() -> Self {
+        let matches = Args::command().get_matches();
+        let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        args.global.store_is_typed =
+            matches.value_source("store") == Some(ValueSource::CommandLine);
+        args
+    }
+
     /// Does what was typed.
     pub(crate) async fn execute(self) -> Result<Exit, Problem> {
         match self.command {

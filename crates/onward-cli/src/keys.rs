@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use onward::{Duplicates, Onward, Run, Timestamp, Workflow};
+use onward::{Duplicates, Run, Timestamp, Workflow};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -42,17 +42,18 @@ impl KeysCommand {
         let wanted = Workflow::<Value, Value>::of_name(workflow.as_str());
         let handle = onward.by_key(wanted, key.as_str()).await?;
         let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
+        let now = output::now(&onward);
         match global.output {
             Format::Table => {
-                output::print_runs(Format::Table, &[run], now(&onward))?;
-                write_duplicates(&mut output::stdout(), &duplicates, now(&onward))?;
+                output::print_runs(Format::Table, &[run], now)?;
+                write_duplicates(&mut output::stdout(), &duplicates, now)?;
             }
             Format::Json => {
                 let shown =
                     Shown { workflow: &workflow, key: &key, run: &run, duplicates: &duplicates };
                 output::print_json(&shown)?;
             }
-            Format::Ids => output::print_runs(Format::Ids, &[run], now(&onward))?,
+            Format::Ids => output::print_runs(Format::Ids, &[run], now)?,
         }
         Ok(Exit::Ok)
     }
@@ -75,9 +76,4 @@ pub(crate) fn write_duplicates(
         table.row([text::moment(duplicate.at, now).into(), caller.into(), input.into()]);
     }
     Ok(table.write(out)?)
-}
-
-/// The time by the store's clock.
-fn now(onward: &Onward) -> Timestamp {
-    onward.store().clock().now()
 }

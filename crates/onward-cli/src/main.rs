@@ -19,13 +19,11 @@ mod text;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::args::Args;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::typed();
     begin_log(args.global.verbose);
     let ended = match args.execute().await {
         Ok(exit) => exit,

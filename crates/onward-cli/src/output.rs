@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use clap::ValueEnum;
-use onward::{Run, Timestamp};
+use onward::{Onward, Run, Timestamp};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -29,6 +29,11 @@ const NAME_CHARS: usize = 32;
 /// Stdout, without colours where nobody would see them.
 pub(crate) fn stdout() -> anstream::AutoStream<std::io::StdoutLock<'static>> {
     anstream::stdout().lock()
+}
+
+/// The time by the store's clock, from which ages are counted.
+pub(crate) fn now(onward: &Onward) -> Timestamp {
+    onward.store().clock().now()
 }
 
 /// Prints runs, one per line.

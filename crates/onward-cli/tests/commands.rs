@@ -75,6 +75,16 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
 }
 
 #[test]
+fn the_help_lists_the_states_and_has_one_line_for_the_formats() {
+    let help = Place::new().onward(&["runs", "list", "--help"]).stdout;
+    let states = "[possible values: queued, running, waiting, completed, failed, cancelled]";
+    assert!(help.contains(states), "{help}");
+    let formats = help.lines().filter(|line| line.contains("json (one object per line)"));
+    assert_eq!(formats.count(), 1, "{help}");
+    assert!(!help.contains("possible values: table"), "{help}");
+}
+
+#[test]
 fn an_unknown_store_url_says_which_are_known() {
     let ended = Place::new().onward(&["--store", "mysql://localhost", "runs", "list"]);
     assert!(ended.stderr.contains("unknown_store_url"), "{}", ended.stderr);
@@ -89,6 +99,23 @@ fn a_store_that_cannot_be_opened_is_exit_4() {
     let missing = place.path("no/such/folder/onward.db");
     let url = format!("sqlite:{}", missing.display());
     assert_eq!(place.onward(&["--store", &url, "start", "w"]).code, 4);
+}
+
+#[test]
+fn a_store_that_another_program_locks_is_exit_4() {
+    let place = Place::new();
+    let id = place.start(&["w"]);
+    let other = rusqlite::Connection::open(place.database()).unwrap();
+    other.execute_batch("begin immediate").unwrap();
+    let refused = place.onward(&["runs", "cancel", &id]);
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+    assert!(refused.stderr.contains("store_locked"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("holds the database file's write lock"), "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    // Whoever only looks is not held up.
+    assert_eq!(place.onward(&["runs", "list", "-o", "ids"]).stdout, format!("{id}\n"));
+    other.execute_batch("rollback").unwrap();
+    assert_eq!(place.onward(&["runs", "cancel", &id]).code, 0);
 }
 
 #[test]
@@ -121,21 +148,6 @@ fn a_list_says_on_stderr_how_to_get_the_next_page() {
     let second = place.onward(&["runs", "list", "-o", "ids", "--before", &ids[1]]);
     assert_eq!(second.stdout, format!("{}\n", ids[0]));
     assert_eq!(second.stderr, "");
-}
-
-#[test]
-fn show_says_why_a_run_is_not_running() {
-    let place = Place::new();
-    let id = place.start(&["nobody-serves-this"]);
-    let shown = place.onward(&["runs", "show", &id]).stdout;
-    assert!(shown.contains("No live worker serves workflow \"nobody-serves-this\""), "{shown}");
-    let later = place.start(&["w", "--delay", "2h"]);
-    let shown = place.onward(&["runs", "show", &later]).stdout;
-    assert!(shown.contains("It waits for its start time, until"), "{shown}");
-    let json = place.onward(&["runs", "show", &id, "-o", "json"]).stdout;
-    let run: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(run["why"]["reason"], "no_worker");
-    assert_eq!(run["history"], Value::Array(Vec::new()));
 }
 
 #[test]

@@ -47,3 +47,15 @@ fn the_demo_counts_in_json_too() {
     assert_eq!(found["steps"], 11 * 3 + 1);
     assert_eq!(found["lost"], Value::Array(Vec::new()));
 }
+
+#[test]
+fn the_demo_refuses_a_store_and_says_what_to_use() {
+    let place = Place::new();
+    for args in [["demo", "--store", "sqlite:mine.db"], ["--store", "sqlite:mine.db", "demo"]] {
+        let ended = place.onward(&args);
+        assert_eq!(ended.code, 2, "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("--keep DIR"), "{}", ended.stderr);
+        assert!(!place.path("mine.db").exists(), "{args:?} created a database");
+    }
+    assert!(!place.onward(&["demo", "--help"]).stdout.contains("--store"));
+}

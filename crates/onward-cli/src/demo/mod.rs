@@ -17,7 +17,7 @@ pub(crate) mod worker;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Arg, Args};
 use onward::Onward;
 
 use self::evidence::Evidence;
@@ -36,6 +36,8 @@ What happens: each attachment is a run of three steps, find customer, ocr, updat
 service fails one call in five. Halfway the worker process is killed with SIGKILL and another is
 started. Then the store and the services' own logs are compared. Exits with 1 if anything was
 lost or recorded twice.")]
+// Takes the place of the flag of every command, which the demo refuses and should not show.
+#[command(arg = Arg::new("store").long("store").value_name("URL").hide(true))]
 pub(crate) struct DemoArgs {
     /// How many attachments
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(2..=20_000))]
@@ -52,6 +54,10 @@ impl DemoArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         if global.output == Format::Ids {
             return Err(Problem::Usage("the demo prints counts, not ids".to_owned()));
+        }
+        if global.store_is_typed {
+            let why = "the demo has a store of its own; choose where it is kept with --keep DIR";
+            return Err(Problem::Usage(why.to_owned()));
         }
         let seed = self.seed.unwrap_or_else(any_seed);
         let folder = Folder::create(self.keep)?;

@@ -1,13 +1,15 @@
 //! The worker process of the demo: `onward demo-worker`, started and killed by the demo.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::Args;
+use onward::limits::LEASE_DEFAULT;
 use tokio::io::AsyncReadExt;
 
 use super::service::Client;
 use super::workflow::{INDEX_ATTACHMENT, index_attachment};
-use crate::args::Global;
+use crate::args::{self, Global};
 use crate::open;
 use crate::problem::{Exit, Problem};
 
@@ -23,6 +25,9 @@ pub(crate) struct DemoWorkerArgs {
     /// Where the services listen
     #[arg(long, value_delimiter = ',')]
     services: Vec<SocketAddr>,
+    /// How long after its death its runs are taken over
+    #[arg(long, value_parser = args::duration)]
+    lease: Option<Duration>,
 }
 
 impl DemoWorkerArgs {
@@ -32,6 +37,7 @@ impl DemoWorkerArgs {
         let worker = onward
             .worker()
             .concurrency(CONCURRENCY)
+            .lease(self.lease.unwrap_or(LEASE_DEFAULT))
             .serve(INDEX_ATTACHMENT, move |ctx, file| index_attachment(client.clone(), ctx, file))
             .start()
             .await?;

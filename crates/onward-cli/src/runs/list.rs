@@ -1,6 +1,7 @@
 //! `onward runs list`.
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use onward::limits::PAGE_ROWS_MAX;
 use onward::{Filter, Query, RunId, RunPage, RunState};
 
@@ -17,7 +18,7 @@ Examples:
   onward runs list -o json | jq -r .key")]
 pub(crate) struct ListArgs {
     /// In this state; may be repeated
-    #[arg(long, value_parser = state)]
+    #[arg(long, value_parser = states())]
     state: Vec<RunState>,
     /// Of this workflow
     #[arg(long)]
@@ -43,7 +44,7 @@ impl ListArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         let onward = open::existing(&global.store).await?;
         let page = onward.list(self.query()).await?;
-        output::print_runs(global.output, &page.runs, onward.store().clock().now())?;
+        output::print_runs(global.output, &page.runs, output::now(&onward))?;
         say_more(&page);
         Ok(Exit::Ok)
     }
@@ -71,9 +72,9 @@ fn say_more(page: &RunPage) {
     }
 }
 
-fn state(text: &str) -> Result<RunState, String> {
-    let names = RunState::ALL.map(RunState::as_str).join(", ");
-    text.parse().map_err(|_| format!("the states are {names}"))
+/// Takes the name of a state, and lists the names in the help.
+fn states() -> impl TypedValueParser<Value = RunState> {
+    PossibleValuesParser::new(RunState::ALL.map(RunState::as_str)).try_map(|name| name.parse())
 }
 
 fn limit(text: &str) -> Result<usize, String> {

@@ -35,7 +35,7 @@ impl ShowArgs {
         let onward = open::existing(&global.store).await?;
         let handle = onward.run(self.id);
         let run = handle.status().await?;
-        let now = onward.store().clock().now();
+        let now = output::now(&onward);
         if global.output == Format::Ids {
             output::print_runs(Format::Ids, &[run], now)?;
             return Ok(Exit::Ok);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io::BufRead;
 
-use onward::{Onward, RunHandle, RunId};
+use onward::{Json, RunHandle, RunId};
 
 use super::{IdArg, Ids, id};
 use crate::args::Global;
@@ -23,7 +23,7 @@ Examples:
 /// Changes each run, and prints those that were changed as they stand then.
 pub(super) async fn each<F, Fut>(ids: Ids, global: &Global, change: F) -> Result<Exit, Problem>
 where
-    F: Fn(RunHandle<onward::Json>) -> Fut,
+    F: Fn(RunHandle<Json>) -> Fut,
     Fut: Future<Output = Result<(), onward::Error>>,
 {
     let ids = ids.read()?;
@@ -38,7 +38,7 @@ where
         }
     }
     if !changed.is_empty() {
-        output::print_runs(global.output, &changed, now(&onward))?;
+        output::print_runs(global.output, &changed, output::now(&onward))?;
     }
     Ok(worst)
 }
@@ -53,10 +53,6 @@ fn refuse(error: onward::Error) -> Result<Exit, Problem> {
             Ok(exit)
         }
     }
-}
-
-fn now(onward: &Onward) -> onward::Timestamp {
-    onward.store().clock().now()
 }
 
 impl Ids {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
+use onward::limits::QUEUE_DEFAULT;
 use onward::{OnConflict, Onward, Workflow};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -57,7 +58,7 @@ struct Options {
     #[arg(long, value_enum, default_value_t = Conflict::Existing)]
     on_conflict: Conflict,
     /// The queue it is routed by
-    #[arg(long, default_value = "default")]
+    #[arg(long, default_value = QUEUE_DEFAULT)]
     queue: String,
     /// Higher is claimed first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
@@ -132,7 +133,7 @@ impl StartArgs {
             start = start.key(key.as_str());
         }
         let run = with_options!(start, &self.options).await?.status().await?;
-        output::print_runs(global.output, &[run], onward.store().clock().now())?;
+        output::print_runs(global.output, &[run], output::now(&onward))?;
         Ok(Exit::Ok)
     }
 }

@@ -3,6 +3,7 @@
 //! Owns: [`Ctx`] and the futures it makes. Never writes to the store, and reads only its clock:
 //! it reports to the run's board, and the driver records and delivers.
 
+mod body;
 mod sleep;
 mod step;
 
@@ -15,8 +16,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use body::Step;
 pub use sleep::Sleep;
-pub use step::{Step, StepFuture};
+pub use step::StepFuture;
 
 use crate::driver::board::Board;
 use crate::limits::DURATION_MAX;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 
+use super::body::Step;
 use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
 use crate::driver::panic_failure;
 use crate::driver::past::PastStep;
@@ -24,68 +24,7 @@ use crate::driver::wake::{BodyWaker, Here};
 use crate::model::step_id;
 use crate::retry::Tried;
 use crate::store::BoxFuture;
-use crate::{Code, Entry, Failure, Json, Record, Retry, RunId, Timestamp};
-
-/// One try of a step, as its body sees it.
-///
-/// ```
-/// # use onward::{Ctx, Failure};
-/// # async fn charge(_key: &str) -> Result<u64, std::io::Error> { Ok(1) }
-/// # async fn workflow(ctx: Ctx) -> Result<u64, Failure> {
-/// ctx.step("charge", async |step| charge(step.id()).await).await
-/// # }
-/// ```
-#[derive(Clone)]
-pub struct Step {
-    id: Arc<str>,
-    run: RunId,
-    try_number: u32,
-    cancelled: watch::Receiver<bool>,
-}
-
-impl Step {
-    /// The step's id: `{run id}/{step name}`, with `#2` for the second step of that name. It is
-    /// the same over all tries, crashes and machines: hand it on as the idempotency key.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The number of this try, from 1.
-    pub fn try_number(&self) -> u32 {
-        self.try_number
-    }
-
-    /// The run's id.
-    pub fn run_id(&self) -> RunId {
-        self.run
-    }
-
-    /// Resolves when the run is asked to end. The body has a few seconds from then on.
-    ///
-    /// ```
-    /// # use onward::{Ctx, Failure};
-    /// # async fn long_work() -> Result<u32, std::io::Error> { Ok(1) }
-    /// # async fn workflow(ctx: Ctx) -> Result<u32, Failure> {
-    /// ctx.step("long work", async |step| {
-    ///     tokio::select! {
-    ///         done = long_work() => Ok(done?),
-    ///         () = step.cancelled() => Err(Failure::fatal("stopped half-way")),
-    ///     }
-    /// })
-    /// # .await }
-    /// ```
-    pub async fn cancelled(&self) {
-        let mut cancelled = self.cancelled.clone();
-        // An error means that the run is over, which ends the body as well.
-        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
-    }
-}
-
-impl fmt::Debug for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step").field("id", &self.id).field("try", &self.try_number).finish()
-    }
-}
+use crate::{Code, Entry, Failure, Json, Record, Retry, Timestamp};
 
 type Body<'a, T> = Box<dyn Fn(Step) -> BoxFuture<'a, Result<T, Failure>> + Send + 'a>;
 

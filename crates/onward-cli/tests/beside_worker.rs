@@ -1,0 +1,215 @@
+//! The commands beside a worker that is at work in another process.
+
+// A test that cannot go on should panic, its own functions included.
+#![allow(clippy::unwrap_used)]
+
+mod place;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use onward::{Ctx, Failure, Onward, Worker, Workflow};
+use place::Place;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+const WORK: Workflow<u32, u32> = Workflow::named("work");
+
+/// How long anything may take to come about.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_prints_each_step_when_it_is_recorded() {
+    let place = Place::new();
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let onward = Onward::open(&place.url()).await.unwrap();
+    let work = move |ctx: Ctx, n: u32| {
+        let held = Arc::clone(&held);
+        async move {
+            let one = ctx.step("first", async |_| Ok::<_, Failure>(n + 1)).await?;
+            ctx.step("second", async |_| {
+                held.acquire().await.map_err(Failure::new)?.forget();
+                Ok::<_, Failure>(one + 1)
+            })
+            .await
+        }
+    };
+    let id = place.start(&["work", "--input", "40"]);
+    let mut watch = place.command(&["runs", "watch", &id, "-o", "json"]);
+    let mut child = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = lines_of(child.stdout.take().unwrap());
+    let next = || lines.recv_timeout(PATIENCE).unwrap();
+    let worker = onward.worker().serve(WORK, work).start().await.unwrap();
+
+    let first = next();
+    assert_eq!(first["run"], id.as_str());
+    assert_eq!(first["record"]["step"], "first");
+    // The second step waits for this, so the first line came before the run ended.
+    assert_eq!(child.try_wait().unwrap(), None);
+    gate.add_permits(1);
+    assert_eq!(next()["record"]["step"], "second");
+    let run = next();
+    assert_eq!((&run["state"], &run["output"]), (&"completed".into(), &42.into()));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_run_is_retried_and_goes_on_from_the_step_that_failed() {
+    let place = Place::new();
+    let mended = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&mended);
+    let work = move |ctx: Ctx, n: u32| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let one = ctx.step("good", async |_| Ok::<_, Failure>(n + 1)).await?;
+            ctx.step("bad", async |_| match seen.load(Ordering::SeqCst) {
+                true => Ok(one + 1),
+                false => Err(Failure::fatal("not yet").code("not_yet")),
+            })
+            .await
+        }
+    };
+    let onward = Onward::open(&place.url()).await.unwrap();
+    let worker = onward.worker().serve(WORK, work).start().await.unwrap();
+    let id = place.start(&["work", "--input", "40"]);
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 1);
+    let failed = place.onward(&["runs", "list", "--state", "failed", "-o", "ids"]);
+    assert_eq!(failed.stdout, format!("{id}\n"));
+
+    mended.store(true, Ordering::SeqCst);
+    let retried = place.onward_with_stdin(&["runs", "retry", "-", "-o", "ids"], &failed.stdout);
+    assert_eq!((retried.code, retried.stdout), (0, format!("{id}\n")), "{}", retried.stderr);
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 0);
+    let run = shown(&place, &id);
+    assert_eq!((&run["state"], &run["output"]), (&"completed".into(), &42.into()));
+    let good = |record: &&Value| record["step"] == "good";
+    assert_eq!(run["history"].as_array().unwrap().iter().filter(good).count(), 1);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_has_ended_is_not_cancelled() {
+    let place = Place::new();
+    let worker = serve(&place, async |_, n: u32| Ok(n)).await;
+    let id = place.start(&["work", "--input", "1"]);
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 0);
+    let refused = place.onward(&["runs", "cancel", &id]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("run_finished"), "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    assert_eq!(shown(&place, &id)["state"], "completed");
+    worker.shutdown().await.unwrap();
+}
+
+#[test]
+fn show_says_why_a_run_is_not_running_that_nobody_serves() {
+    let place = Place::new();
+    let id = place.start(&["nobody-serves-this"]);
+    let table = place.onward(&["runs", "show", &id]).stdout;
+    assert!(table.contains("No live worker serves workflow \"nobody-serves-this\""), "{table}");
+    let run = shown(&place, &id);
+    assert_eq!(run["why"]["reason"], "no_worker");
+    assert_eq!(run["history"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn show_says_why_a_run_is_not_running_before_its_start_time() {
+    let place = Place::new();
+    let id = place.start(&["work", "--delay", "2h"]);
+    let table = place.onward(&["runs", "show", &id]).stdout;
+    assert!(table.contains("It waits for its start time, until"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn show_says_why_a_run_is_not_running_before_a_timer() {
+    let place = Place::new();
+    let worker = serve(&place, async |ctx: Ctx, n: u32| {
+        ctx.sleep(Duration::from_secs(7_200)).await;
+        Ok(n)
+    })
+    .await;
+    let id = place.start(&["work", "--input", "1"]);
+    until(|| shown(&place, &id)["state"] == "waiting");
+    let table = place.onward(&["runs", "show", &id]).stdout;
+    assert!(table.contains("It waits for the timer"), "{table}");
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn show_says_why_a_run_is_not_running_when_it_is_stuck() {
+    let place = Place::new();
+    let worker = serve(&place, async |_, n: u32| Ok(n)).await;
+    let id = place.start(&["work", "--input", "\"no number\""]);
+    until(|| shown(&place, &id)["why"]["reason"] == "stuck");
+    let table = place.onward(&["runs", "show", &id]).stdout;
+    assert!(table.contains("It is stuck (type_mismatch)"), "{table}");
+    worker.shutdown().await.unwrap();
+}
+
+#[test]
+fn show_says_why_a_run_is_not_running_whose_worker_was_killed() {
+    let place = Place::new();
+    let input = r#"{"id": 1, "channel": "premium-1"}"#;
+    let held = place.start(&["index-attachment", "--input", input]);
+    // A service that never answers, so that the run is held for as long as the worker lives.
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut worker = start_demo_worker(&place, &service);
+    until(|| shown(&place, &held)["why"]["reason"] == "running");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let queued = place.start(&["index-attachment", "--input", input]);
+
+    until(|| shown(&place, &held)["why"]["reason"] == "worker_gone");
+    let table = place.onward(&["runs", "show", &held]).stdout;
+    assert!(table.contains("The worker that held it is gone, and no live worker"), "{table}");
+    let table = place.onward(&["runs", "show", &queued]).stdout;
+    assert!(table.contains("No live worker serves workflow \"index-attachment\""), "{table}");
+}
+
+/// A worker process with a lease short enough to wait for its end.
+fn start_demo_worker(place: &Place, service: &TcpListener) -> Child {
+    let address = service.local_addr().unwrap();
+    let services = format!("{address},{address},{address}");
+    let args = ["demo-worker", "--process", "1", "--services", &services, "--lease", "1s"];
+    place.command(&args).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+async fn serve<F, Fut>(place: &Place, function: F) -> Worker
+where
+    F: Fn(Ctx, u32) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<u32, Failure>> + Send + 'static,
+{
+    let onward = Onward::open(&place.url()).await.unwrap();
+    onward.worker().serve(WORK, function).start().await.unwrap()
+}
+
+/// The lines that a program prints, each when it is printed.
+fn lines_of(stdout: ChildStdout) -> Receiver<Value> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines() {
+            tell.send(serde_json::from_str(&line.unwrap()).unwrap()).unwrap();
+        }
+    });
+    told
+}
+
+fn shown(place: &Place, id: &str) -> Value {
+    let ended = place.onward(&["runs", "show", id, "-o", "json"]);
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come about");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
