@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::alive::Alive;
-use self::commit::{VerbWrite, Points};
+use self::commit::{Points, VerbWrite};
 use self::fault::Fault;
 use self::log::Log;
 use self::reader::Readers;
