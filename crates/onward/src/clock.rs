@@ -100,20 +100,20 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     fn sleep_until(&self, due: Timestamp) -> BoxFuture<'_, ()>;
 }
 
-/// The machine's clock. It never runs backwards within one process.
+/// The machine's clock.
+///
+/// It may be set back, and then times repeat: within a run the driver keeps them in order, and a
+/// lease or a timer lasts longer by that much. A clock that stood still instead until the old time
+/// is reached again would hold up every timer.
 #[derive(Debug, Default)]
-pub struct SystemClock {
-    /// The latest time handed out, so that a step back of the machine's clock is not seen.
-    latest: AtomicI64,
-}
+pub struct SystemClock;
 
 /// The longest single timer of the runtime; longer sleeps look at the clock again after it.
 const TIMER_MAX: Duration = Duration::from_secs(60 * 60);
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let now = Timestamp::from(SystemTime::now()).0;
-        Timestamp(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
+        Timestamp::from(SystemTime::now())
     }
 
     fn sleep_until(&self, due: Timestamp) -> BoxFuture<'_, ()> {

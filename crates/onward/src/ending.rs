@@ -23,11 +23,15 @@ pub(crate) struct Ending {
 impl Ending {
     /// The ending that a settle with this end makes, if it makes one that needs no look.
     pub(crate) fn of_settle(run: RunId, end: &End) -> Option<Self> {
-        let (state, output, failure) = match end {
+        let (state, output, failure): (_, _, Option<Failure>) = match end {
             End::Completed(output) => (RunState::Completed, Some(output.clone()), None),
-            End::Failed { failure, .. } => (RunState::Failed, None, Some(failure.clone())),
             End::Cancelled => (RunState::Cancelled, None, None),
-            End::Continued { .. } | End::Parked { .. } | End::Stuck { .. } | End::Released => {
+            // A failed run may have been retried by the time that this is heard.
+            End::Failed { .. }
+            | End::Continued { .. }
+            | End::Parked { .. }
+            | End::Stuck { .. }
+            | End::Released => {
                 return None;
             }
         };
@@ -93,7 +97,7 @@ impl EndingWaiter {
     }
 
     /// Whether it was told: then its cell is in the registry no more.
-    fn is_told(&self) -> bool {
+    pub(crate) fn is_told(&self) -> bool {
         let waiting = self.endings.lock();
         waiting.get(&self.run).is_none_or(|cell| !Arc::ptr_eq(cell, &self.cell))
     }

@@ -110,7 +110,7 @@ pub const CRASH_BACKOFF_MAX: Duration = Duration::from_secs(60);
 pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Polls of a workflow function without a pause before a warning says that it never rests.
-pub const RESTLESS_POLLS_MAX: u32 = 10_000;
+pub const RESTLESS_POLLS_MAX: u32 = 1_000;
 
 /// A poll that holds its thread longer than this is named in a warning.
 pub const BLOCKING_POLL_WARN: Duration = Duration::from_millis(100);

@@ -147,7 +147,10 @@ impl<O> RunHandle<O> {
     async fn ending(&self) -> Result<Ending, Error> {
         let mut id = self.id;
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut fresh = started.is_some();
+        // What was told, or will be by the driver that has the run, needs no look. Anything else
+        // may have happened to the run in the store before this wait.
+        let knows = |waiter: &EndingWaiter| waiter.is_told() || self.client.executes(id);
+        let mut fresh = started.as_ref().is_some_and(knows);
         let mut waiter = started.unwrap_or_else(|| self.client.endings.wait(id));
         loop {
             let changed = self.client.store.wait(Topic::Run(id));

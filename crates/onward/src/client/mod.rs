@@ -17,7 +17,6 @@ pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 
 use crate::ending::Endings;
 use crate::error::check_name;
-use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{Prune, Query, RunPage, Stats, Store, Which};
 use crate::worker::{Shared, WorkerBuilder};
 use crate::{Code, Error, Json, Key, RunId, Workflow};
@@ -221,13 +220,23 @@ impl Onward {
 
     /// Deletes runs that ended long ago, in bounded batches; returns how many.
     ///
+    /// ```
+    /// # use onward::{Onward, Prune};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let month = Duration::from_secs(30 * 24 * 60 * 60);
+    /// let deleted = onward.prune(Prune::older_than(month)).await?;
+    /// # assert_eq!(deleted, 0);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// When the store does not answer. What was deleted by then stays deleted.
     pub async fn prune(&self, prune: Prune) -> Result<u64, Error> {
         let mut runs = 0;
         loop {
-            let batch = Prune { limit: PRUNE_BATCH_MAX, ..prune.clone() };
-            let pruned = self.inner.store.prune(batch).await?;
+            let pruned = self.inner.store.prune(prune.clone()).await?;
             runs += pruned.runs;
             if !pruned.more {
                 return Ok(runs);

@@ -256,8 +256,14 @@ async fn start_claimed(
         run.started_at = Some(started.at);
         run.deadline_at =
             timeout_ms.map(|ms| Timestamp::from_millis(started.at.as_millis().saturating_add(ms)));
-        let claimed =
-            Claimed { lease, run, history: Vec::new(), last_seq: 0, builds: BTreeMap::new() };
+        let claimed = Claimed {
+            lease,
+            run,
+            history: Vec::new(),
+            last_seq: 0,
+            voided_seq: None,
+            builds: BTreeMap::new(),
+        };
         worker.execute(reserved, claimed);
     }
     Ok(started)

@@ -19,9 +19,8 @@ pub use sleep::Sleep;
 pub use step::{Step, StepFuture};
 
 use crate::driver::board::Board;
-use crate::driver::wake::Here;
 use crate::limits::DURATION_MAX;
-use crate::{Code, Failure, Json, RunId, Timestamp, Uuid};
+use crate::{Failure, Json, RunId, Timestamp, Uuid};
 
 /// A run, as its workflow function sees it.
 ///
@@ -128,10 +127,10 @@ impl Ctx {
     /// A random number, derived from the run: the same on replay.
     ///
     /// # Panics
-    /// Inside a step's body, where it would not be the same on replay. Use any other source of
-    /// randomness there.
+    /// Outside the workflow function, as in a step's body or a spawned task, where it would not
+    /// be the same on replay. Use any other source of randomness there.
     pub fn random(&self) -> u64 {
-        self.refuse_in_body("random");
+        self.refuse_elsewhere("random");
         let bytes = self.board.random();
         bytes[..8].iter().fold(0, |number, byte| (number << 8) | u64::from(*byte))
     }
@@ -139,9 +138,9 @@ impl Ctx {
     /// A random identifier, derived from the run: the same on replay.
     ///
     /// # Panics
-    /// Inside a step's body, as [`random`](Ctx::random) does.
+    /// Outside the workflow function, as [`random`](Ctx::random) does.
     pub fn uuid(&self) -> Uuid {
-        self.refuse_in_body("uuid");
+        self.refuse_elsewhere("uuid");
         self.board.uuid()
     }
 
@@ -175,9 +174,9 @@ impl Ctx {
         Err(Failure::fatal("the run goes on with another input").code(CONTINUE))
     }
 
-    fn refuse_in_body(&self, what: &str) {
-        let in_body = Here::now() == Here::Body(self.board.wakes.token);
-        assert!(!in_body, "ctx.{what}() in a step's body: {}", Code::StepNested.advice());
+    fn refuse_elsewhere(&self, what: &str) {
+        let place = self.board.check_place();
+        assert!(place.is_ok(), "ctx.{what}() outside the workflow function would shift its values");
     }
 }
 

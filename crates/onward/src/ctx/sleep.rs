@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
 use crate::model::step_id;
-use crate::{Entry, Failure, Timestamp};
+use crate::{Code, Entry, Failure, Timestamp};
 
 /// A sleep that a crash does not shorten or lengthen; made by [`Ctx::sleep`](crate::Ctx::sleep).
 pub struct Sleep {
@@ -17,6 +17,7 @@ pub struct Sleep {
     due: Timestamp,
     leaf: Option<LeafId>,
     misuse: Option<Failure>,
+    ended: bool,
 }
 
 impl Sleep {
@@ -24,7 +25,7 @@ impl Sleep {
         let misuse = board.check_place().err();
         let number = if misuse.is_none() { board.take_number("$sleep") } else { 0 };
         let step = step_id::engine("sleep", number).into();
-        Self { board, step, due, leaf: None, misuse }
+        Self { board, step, due, leaf: None, misuse, ended: false }
     }
 }
 
@@ -39,6 +40,7 @@ impl Future for Sleep {
             "{}",
             misuse.map_or(String::new(), |failure| failure.to_string())
         );
+        assert!(!self.ended, "a sleep was polled after it had ended");
         let Some(leaf) = self.leaf else {
             let (leaf, _) = self.board.ask(&self.step, LeafKind::Timer, cx.waker());
             self.leaf = Some(leaf);
@@ -48,12 +50,14 @@ impl Future for Sleep {
             Told::Begin | Told::Proceed => self.look(leaf),
             Told::Take(_) => {
                 self.leaf = None;
+                self.ended = true;
                 return Poll::Ready(());
             }
-            // A full history leaves no place for the timer; the next step says so.
+            // A sleep cannot fail, and must not end early: the run fails instead.
             Told::Full => {
                 self.leaf = None;
-                return Poll::Ready(());
+                let advice = Code::HistoryFull.advice();
+                self.board.trouble(Code::HistoryFull, advice.to_owned());
             }
             Told::Wait => {}
         }

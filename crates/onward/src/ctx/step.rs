@@ -94,6 +94,7 @@ pub struct StepFuture<'a, T> {
     executing: Option<Executing<'a, T>>,
     /// The result of the body, until it is this step's turn.
     kept: Option<Result<T, Failure>>,
+    ended: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -163,6 +164,7 @@ where
             asked: None,
             executing: None,
             kept: None,
+            ended: false,
         }
     }
 }
@@ -217,29 +219,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Some(misuse) = this.misuse.take().or_else(|| this.board.check_place().err()) {
-            return Poll::Ready(Err(misuse));
-        }
-        let Some(asked) = &this.asked else {
-            return match this.ask(cx.waker()) {
-                Ok(()) => Poll::Pending,
-                Err(failure) => Poll::Ready(Err(failure)),
-            };
-        };
-        match this.board.tell(asked.leaf, cx.waker()) {
-            Told::Wait => Poll::Pending,
-            Told::Take(record) => this.take(record),
-            Told::Full => Poll::Ready(Err(this.refuse_full())),
-            Told::Begin => {
-                this.begin();
-                this.proceed();
-                Poll::Pending
-            }
-            Told::Proceed => {
-                this.proceed();
-                Poll::Pending
-            }
-        }
+        assert!(!this.ended, "step {:?} was polled after it had ended", this.name);
+        let polled = this.poll_step(cx);
+        this.ended = polled.is_ready();
+        polled
     }
 }
 
@@ -247,6 +230,32 @@ impl<'a, T> StepFuture<'a, T>
 where
     T: Serialize + DeserializeOwned + Send + 'a,
 {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
+        if let Some(misuse) = self.misuse.take().or_else(|| self.board.check_place().err()) {
+            return Poll::Ready(Err(misuse));
+        }
+        let Some(asked) = &self.asked else {
+            return match self.ask(cx.waker()) {
+                Ok(()) => Poll::Pending,
+                Err(failure) => Poll::Ready(Err(failure)),
+            };
+        };
+        match self.board.tell(asked.leaf, cx.waker()) {
+            Told::Wait => Poll::Pending,
+            Told::Take(record) => self.take(record),
+            Told::Full => Poll::Ready(Err(self.refuse_full())),
+            Told::Begin => {
+                self.begin();
+                self.proceed();
+                Poll::Pending
+            }
+            Told::Proceed => {
+                self.proceed();
+                Poll::Pending
+            }
+        }
+    }
+
     fn ask(&mut self, waker: &Waker) -> Result<(), Failure> {
         let step: Arc<str> = match &self.explicit {
             None => step_id::numbered(&self.name, self.number).into(),
@@ -382,13 +391,15 @@ where
         let Some(asked) = self.asked.take() else { return Poll::Pending };
         match record.map(|record| record.entry) {
             None => {
-                if matches!(self.kept, Some(Err(_))) {
-                    self.board.failed(&asked.step);
-                }
+                let failed = matches!(self.kept, Some(Err(_)));
+                self.board.failed(failed.then_some(&asked.step));
                 self.kept.take().map_or(Poll::Pending, Poll::Ready)
             }
             Some(Entry::Done(json)) => match json.read::<T>() {
-                Ok(value) => Poll::Ready(Ok(value)),
+                Ok(value) => {
+                    self.board.failed(None);
+                    Poll::Ready(Ok(value))
+                }
                 Err(error) => {
                     let detail = format!("the recorded result of step {:?}: {error}", asked.step);
                     self.board.trouble(Code::TypeMismatch, detail);
@@ -396,7 +407,7 @@ where
                 }
             },
             Some(Entry::Failed(failure)) => {
-                self.board.failed(&asked.step);
+                self.board.failed(Some(&asked.step));
                 Poll::Ready(Err(failure.at_step(&asked.step)))
             }
             Some(other) => {

@@ -37,7 +37,10 @@ impl Driver {
             match in_flight.answered().await {
                 Ok(()) => {}
                 Err(store::Error::LeaseLost) => return Drove::LeaseLost,
-                Err(error) => tracing::error!(run = %self.lease.run, %error, "not recorded"),
+                Err(error) => {
+                    let setting = self.setting.clone();
+                    return settle_stuck(&setting, self.lease, error, wakes_seen).await;
+                }
             }
         }
         if parks {

@@ -28,6 +28,7 @@ pub(crate) use self::finish::output;
 use self::past::Past;
 use self::round::Round;
 use self::send::InFlight;
+pub(crate) use self::send::pauses;
 use self::wake::{FunctionWaker, Here, Wakes};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
@@ -185,7 +186,7 @@ impl Driver {
         let used = (claimed.history.len(), claimed.history.iter().map(Record::bytes).sum());
         let mut builds = claimed.builds;
         builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
-        let past = Past::new(claimed.history, builds);
+        let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let board = Board::new(run.id, Arc::clone(&setting.store), past, used, now);
         let ctx = Ctx::new(Arc::clone(&board));
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
@@ -216,8 +217,9 @@ impl Driver {
     async fn advance(&mut self) -> Verdict {
         loop {
             self.heed_worker();
-            match self.round() {
-                Round::Rest => {}
+            let round = self.round();
+            match round {
+                Round::Rest | Round::Yield => {}
                 Round::Over(verdict) => return verdict,
             }
             self.send();
@@ -225,6 +227,9 @@ impl Driver {
                 return verdict;
             }
             self.set_alarm();
+            if matches!(round, Round::Yield) {
+                tokio::task::yield_now().await;
+            }
             if let Err(verdict) = self.wait().await {
                 return verdict;
             }
@@ -296,14 +301,18 @@ impl Driver {
 
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Verdict>> {
         self.board.wakes.listen(cx.waker());
-        if self.board.wakes.any() {
-            return Poll::Ready(Ok(()));
-        }
+        // Ends and answers come before wakes, so that user code which never rests cannot keep
+        // them off.
         if self.control.asked() == Some(Stop::Drop) {
             return Poll::Ready(Err(Verdict::Stopped(Stop::Drop)));
         }
         if let Poll::Ready(answer) = self.poll_answer(cx) {
             return Poll::Ready(answer);
+        }
+        if let Some(Stopping { stop, grace: Some(grace) }) = &mut self.stopping
+            && grace.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(Verdict::Stopped(*stop)));
         }
         if let Some((_, timer)) = &mut self.alarm
             && timer.as_mut().poll(cx).is_ready()
@@ -313,10 +322,8 @@ impl Driver {
             self.board.ring(self.setting.store.clock().now());
             return Poll::Ready(Ok(()));
         }
-        if let Some(Stopping { stop, grace: Some(grace) }) = &mut self.stopping
-            && grace.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Err(Verdict::Stopped(*stop)));
+        if self.board.wakes.any() {
+            return Poll::Ready(Ok(()));
         }
         Poll::Pending
     }

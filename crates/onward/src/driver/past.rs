@@ -20,8 +20,9 @@ pub(crate) struct PastStep {
     pub(crate) next_at: Option<Timestamp>,
     /// Whether an at-most-once try began and nothing is known of its end.
     pub(crate) open: bool,
-    /// The attempt that made the latest record.
+    /// The attempt that made the latest record, and its place.
     attempt: u32,
+    seq: u64,
     foreign: bool,
 }
 
@@ -31,6 +32,9 @@ pub(crate) struct Past {
     steps: HashMap<String, PastStep>,
     /// The builds of earlier attempts.
     builds: BTreeMap<u32, String>,
+    /// The place of the first failure that a retry voided: what comes after it may have been the
+    /// function's answer to that failure, and need not be asked for again.
+    voided_seq: Option<u64>,
 }
 
 /// Records that nobody asked for, found when an unrecorded step wants to begin.
@@ -38,15 +42,21 @@ pub(crate) struct Past {
 pub(crate) struct Leftover {
     /// Steps recorded under this build: the function went another way than it did before.
     pub(crate) same_build: Vec<String>,
-    /// Steps recorded under other builds: the code was changed.
+    /// Steps recorded under other builds, or after a failure that a retry voided: it is to be
+    /// expected that the function goes another way.
     pub(crate) other_builds: Vec<String>,
     /// Whether one of the former followed an await that is not from the run's `Ctx`.
     pub(crate) foreign: bool,
 }
 
 impl Past {
-    pub(crate) fn new(history: Vec<Record>, builds: BTreeMap<u32, String>) -> Self {
-        let mut past = Self { steps: HashMap::with_capacity(history.len()), builds };
+    pub(crate) fn new(
+        history: Vec<Record>,
+        builds: BTreeMap<u32, String>,
+        voided_seq: Option<u64>,
+    ) -> Self {
+        let steps = HashMap::with_capacity(history.len());
+        let mut past = Self { steps, builds, voided_seq };
         for record in history {
             past.add(record);
         }
@@ -59,6 +69,7 @@ impl Past {
             None => self.steps.entry(record.step.clone()).or_default(),
         };
         step.attempt = record.attempt;
+        step.seq = record.seq;
         step.foreign |= record.foreign;
         step.first_began_at.get_or_insert(record.began_at);
         match &record.entry {
@@ -84,7 +95,9 @@ impl Past {
         }
         let mut found = Leftover { same_build: vec![], other_builds: vec![], foreign: false };
         for (name, step) in &self.steps {
-            if self.builds.get(&step.attempt).is_some_and(|made_by| made_by == build) {
+            let retried = self.voided_seq.is_some_and(|voided| step.seq > voided);
+            let made_here = self.builds.get(&step.attempt).is_some_and(|made_by| made_by == build);
+            if made_here && !retried {
                 found.same_build.push(name.clone());
                 found.foreign |= step.foreign;
             } else {

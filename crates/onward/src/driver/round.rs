@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use super::board::Trouble;
 use super::past::{Leftover, listed};
 use super::wake::Here;
 use super::{Driver, Stop, Verdict, panic_failure};
@@ -14,6 +15,8 @@ use crate::{Code, Failure, Json};
 pub(super) enum Round {
     /// Nothing can be done until something happens.
     Rest,
+    /// There is more to do, after others on this thread have had their turn.
+    Yield,
     /// The attempt has an end.
     Over(Verdict),
 }
@@ -25,14 +28,16 @@ impl Driver {
     /// offered, then bodies go on; only when there is neither do unrecorded steps begin.
     pub(super) fn round(&mut self) -> Round {
         let _here = Here::enter(Here::Function(self.board.wakes.token));
-        for polls in 0.. {
+        let mut polls = 0;
+        let mut bodies_polled = false;
+        loop {
             if polls == RESTLESS_POLLS_MAX {
                 let run = self.lease.run;
                 tracing::warn!(%run, "the workflow function wakes itself again and again");
-                self.board.wakes.nudge();
-                return Round::Rest;
+                return Round::Yield;
             }
             if self.board.wakes.take_function() {
+                polls += 1;
                 if let Some(over) = self.poll_function() {
                     return Round::Over(over);
                 }
@@ -40,10 +45,16 @@ impl Driver {
             }
             if self.stopping.is_none() && self.board.offer_next() {
                 self.board.wakes.want_function();
+                polls = 0;
                 continue;
+            }
+            // Once per round: a body that yields by waking itself must not take the thread.
+            if bodies_polled && self.board.wakes.has_bodies() {
+                return Round::Yield;
             }
             let bodies = self.board.wakes.take_bodies();
             if !bodies.is_empty() {
+                bodies_polled = true;
                 self.board.wake_leaves(&bodies);
                 self.board.wakes.want_function();
                 continue;
@@ -60,7 +71,6 @@ impl Driver {
                 None => return Round::Rest,
             }
         }
-        Round::Rest
     }
 
     /// Polls the function once. What it was offered and did not take is withdrawn.
@@ -79,8 +89,11 @@ impl Driver {
             );
         }
         self.board.withdraw();
-        if let Some(trouble) = self.board.take_trouble() {
-            return Some(Verdict::Stuck(trouble.code, trouble.detail));
+        if let Some(Trouble { code, detail }) = self.board.take_trouble() {
+            return Some(match code {
+                Code::HistoryFull => Verdict::Returned(Err(Failure::engine(code, detail))),
+                _ => Verdict::Stuck(code, detail),
+            });
         }
         let returned: Result<Json, Failure> = match polled {
             Ok(Poll::Pending) => return None,
@@ -131,7 +144,7 @@ impl Driver {
     fn judge(&self, leftover: &Leftover) -> Option<Verdict> {
         if leftover.same_build.is_empty() {
             let steps = listed(&leftover.other_builds);
-            tracing::info!(run = %self.lease.run, %steps, "changed code no longer asks for steps");
+            tracing::info!(run = %self.lease.run, %steps, "steps are not asked for any more, by changed code or after a retry");
             return None;
         }
         let code = if leftover.foreign { Code::ForeignAwait } else { Code::HistoryMismatch };

@@ -127,6 +127,6 @@ async fn record(
 }
 
 /// The pauses between repeats of a write.
-pub(super) fn pauses() -> impl Iterator<Item = Duration> {
+pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(AGAIN_FIRST), |pause| Some((*pause * 2).min(AGAIN_MAX)))
 }

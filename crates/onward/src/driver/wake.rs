@@ -88,7 +88,7 @@ impl Wakes {
     pub(crate) fn any(&self) -> bool {
         self.function.load(Ordering::Acquire)
             || self.nudged.swap(false, Ordering::AcqRel)
-            || !self.bodies.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            || self.has_bodies()
     }
 
     pub(crate) fn take_function(&self) -> bool {
@@ -97,6 +97,10 @@ impl Wakes {
 
     pub(crate) fn want_function(&self) {
         self.function.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_bodies(&self) -> bool {
+        !self.bodies.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     pub(crate) fn take_bodies(&self) -> Vec<LeafId> {

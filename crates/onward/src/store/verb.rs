@@ -1,10 +1,13 @@
 //! The data of the store's verbs: what goes in and what comes out.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::clock::millis;
 use crate::json::Fingerprint;
+use crate::limits::PRUNE_BATCH_MAX;
 use crate::{
     Code, Failure, Json, OnConflict, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId,
 };
@@ -186,6 +189,9 @@ pub struct Claimed {
     pub history: Vec<Record>,
     /// The highest sequence number of any record of the run, voided ones included.
     pub last_seq: u64,
+    /// The lowest sequence number of a voided record: after it a retry lets the function go
+    /// another way than it went before.
+    pub voided_seq: Option<u64>,
     /// The builds of earlier attempts, by attempt number.
     pub builds: BTreeMap<u32, String>,
 }
@@ -284,17 +290,53 @@ pub struct Swept {
     pub more: bool,
 }
 
-/// A prune.
+/// Which runs to delete.
+///
+/// ```
+/// use onward::{Prune, RunState};
+/// use std::time::Duration;
+///
+/// let month = Duration::from_secs(30 * 24 * 60 * 60);
+/// let prune = Prune::older_than(month).states([RunState::Completed]).dry_run();
+/// # let _ = prune;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Prune {
     /// Only runs that ended at least this long ago.
     pub older_than_ms: i64,
-    /// Only runs in these states; states that are not final are passed over.
+    /// Only runs in these states; empty: in any final state. Others are passed over.
     pub states: Vec<RunState>,
-    /// How many runs at most, up to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
+    /// How many runs in one batch, up to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
     pub limit: usize,
     /// Whether to count only.
     pub dry_run: bool,
+}
+
+impl Prune {
+    /// Every run that ended at least this long ago, however it ended.
+    pub fn older_than(age: Duration) -> Self {
+        let older_than_ms = millis(age);
+        Self { older_than_ms, states: Vec::new(), limit: PRUNE_BATCH_MAX, dry_run: false }
+    }
+
+    /// Only runs in these states.
+    #[must_use]
+    pub fn states(mut self, states: impl IntoIterator<Item = RunState>) -> Self {
+        self.states = states.into_iter().collect();
+        self
+    }
+
+    /// Counts only.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// Whether a run in this state may be deleted.
+    pub fn covers(&self, state: RunState) -> bool {
+        state.is_final() && (self.states.is_empty() || self.states.contains(&state))
+    }
 }
 
 /// What a prune did.

@@ -55,14 +55,24 @@ pub(super) async fn serve(
              on elsewhere; nothing it had not recorded counts; joining again under a new id",
             shared.lease,
         );
-        shared.crew.stop_all(Stop::Drop);
-        shared.crew.emptied().await;
-        shared.crew.reopen();
+        tenure.crew.stop_all(Stop::Drop);
+        leave(&shared, &tenure);
         match join_again(&shared, &mut stopped).await {
             Some(joined) => tenure = joined,
             None => return,
         }
     }
+}
+
+/// Takes leave of a tenure that is over, so that nothing of it stays behind. Nobody waits for it:
+/// the store has given the runs to others, or will.
+fn leave(shared: &Arc<Shared>, tenure: &Arc<Tenure>) {
+    let (store, worker) = (Arc::clone(&shared.store), tenure.worker);
+    tokio::spawn(async move {
+        if let Err(error) = store.leave(worker).await {
+            tracing::debug!(%worker, %error, "no leave taken");
+        }
+    });
 }
 
 /// Resolves when the worker is told to stop. A worker whose handle was dropped is never told.
@@ -115,8 +125,8 @@ impl<'a> Claiming<'a> {
     async fn keep_claiming(&mut self) {
         loop {
             let hint = self.shared.store.wait(Topic::Work);
-            let shared = Arc::clone(self.shared);
-            let freed = shared.crew.freed();
+            let (shared, tenure) = (self.shared, self.tenure);
+            let freed = tenure.crew.freed();
             let (mode, limit) = self.choose();
             let claims = match self.claim(mode, limit).await {
                 Ok(claims) => claims,
@@ -134,7 +144,7 @@ impl<'a> Claiming<'a> {
             if more && mode == ClaimMode::Ordinary && limit > 0 {
                 continue;
             }
-            let busy = !shared.crew.is_empty();
+            let busy = !tenure.crew.is_empty();
             let look_in = if busy { MARKS_EVERY } else { IDLE_LOOK_EVERY };
             let clock = shared.store.clock();
             let due = next_due.unwrap_or_else(|| clock.now() + IDLE_LOOK_EVERY);
@@ -153,7 +163,7 @@ impl<'a> Claiming<'a> {
 
     /// What the next claim takes, and how many.
     fn choose(&self) -> (ClaimMode, usize) {
-        let crew = &self.shared.crew;
+        let crew = &self.tenure.crew;
         let free = crew.free().min(CLAIM_BATCH_MAX);
         match self.intake {
             Intake::Open => (ClaimMode::Ordinary, free),
@@ -190,7 +200,7 @@ impl<'a> Claiming<'a> {
             Intake::Open if claims.suspect => Intake::Draining(Instant::now()),
             Intake::Draining(_) if !claims.suspect => Intake::Open,
             Intake::Alone(since)
-                if self.shared.crew.is_empty() || since.elapsed() > SUSPECT_PATIENCE =>
+                if self.tenure.crew.is_empty() || since.elapsed() > SUSPECT_PATIENCE =>
             {
                 Intake::Open
             }
@@ -202,12 +212,12 @@ impl<'a> Claiming<'a> {
 
     fn take(&self, claims: Claims) {
         for mark in claims.marks {
-            self.shared.crew.stop(mark.lease, Stop::Cancel);
+            self.tenure.crew.stop(mark.lease, Stop::Cancel);
         }
         for claimed in claims.runs {
             // A place that was reserved meanwhile leaves the claimed run without one; it takes a
             // place above the limit rather than wait while it is held.
-            let place = self.shared.crew.take_place_for_claimed();
+            let place = self.tenure.crew.take_place_for_claimed();
             let build = self.shared.build.to_string();
             let reserved = Reserved { place, tenure: Arc::clone(self.tenure), build };
             self.shared.execute(reserved, claimed);

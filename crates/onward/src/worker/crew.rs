@@ -84,11 +84,6 @@ impl Crew {
         controls.iter().for_each(|control| control.stop(stop));
     }
 
-    /// Opens the crew again after every driver has gone.
-    pub(crate) fn reopen(&self) {
-        self.lock().stop = None;
-    }
-
     /// Resolves when a place was freed after this call.
     pub(crate) fn freed(&self) -> impl Future<Output = ()> + '_ {
         self.freed.notified()

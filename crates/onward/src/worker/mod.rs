@@ -31,7 +31,7 @@ use crate::limits::{
     CANCEL_GRACE_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, LEASE_DEFAULT, LEASE_MIN,
     LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
-use crate::store::{Claimed, End, Lease, Settle, Store};
+use crate::store::{self, Claimed, End, Lease, Settle, Store};
 use crate::{Code, Ctx, Error, Failure, Json, RunId, WorkerId, Workflow};
 
 /// A worker that is being set up; made by [`Onward::worker`](crate::Onward::worker).
@@ -163,7 +163,7 @@ impl WorkerBuilder {
             lease: self.lease,
             linger: self.linger,
             cancel_grace: self.cancel_grace,
-            crew: Crew::new(self.concurrency),
+            concurrency: self.concurrency,
             endings: Arc::clone(&self.client.endings),
             tenure: Mutex::default(),
             intake_shut: AtomicBool::new(false),
@@ -227,19 +227,20 @@ impl Worker {
     /// When the store does not answer; then the runs are taken over after one lease.
     pub async fn shutdown(self) -> Result<(), Error> {
         self.stop.send_replace(true);
-        let crew = &self.shared.crew;
-        crew.stop_all(Stop::Release);
-        if tokio::time::timeout(self.grace, crew.emptied()).await.is_err() {
-            tracing::warn!(worker = %self.id, "grace time over; dropping what still executes");
-            crew.stop_all(Stop::Drop);
+        if let Some(tenure) = self.shared.current_tenure() {
+            tenure.crew.stop_all(Stop::Release);
         }
         // Claiming ends with the claim that is under way, whose runs are given back below.
         let _ = self.serving.await;
-        let tenure = self.shared.current_tenure();
-        if let Some(tenure) = tenure {
-            self.shared.store.leave(tenure.worker).await?;
-            tenure.end();
+        // Meanwhile it may have joined again under a new id.
+        let Some(tenure) = self.shared.current_tenure() else { return Ok(()) };
+        tenure.crew.stop_all(Stop::Release);
+        if tokio::time::timeout(self.grace, tenure.crew.emptied()).await.is_err() {
+            tracing::warn!(worker = %self.id, "grace time over; dropping what still executes");
+            tenure.crew.stop_all(Stop::Drop);
         }
+        self.shared.store.leave(tenure.worker).await?;
+        tenure.end();
         Ok(())
     }
 }
@@ -267,7 +268,7 @@ pub(crate) struct Shared {
     lease: Duration,
     linger: Duration,
     cancel_grace: Duration,
-    crew: Arc<Crew>,
+    concurrency: usize,
     endings: Arc<Endings>,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// Set while runs are queued that have not been claimed, or a suspect is to be alone: then a
@@ -295,8 +296,9 @@ impl Shared {
             lease_ms: crate::clock::millis(self.lease),
         };
         let (id, asked) = (worker.id, Instant::now());
+        let crew = Crew::new(self.concurrency);
         self.store.join(worker).await?;
-        let tenure = Tenure::begin(Arc::clone(&self.store), id, self.lease, asked)
+        let tenure = Tenure::begin(Arc::clone(&self.store), id, crew, self.lease, asked)
             .map_err(|source| Error::new(Code::WorkerStopped).because(source))?;
         *self.tenure.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&tenure));
         Ok(tenure)
@@ -315,13 +317,13 @@ impl Shared {
         }
         let tenure =
             self.current_tenure().filter(|tenure| tenure.is_fresh() && !tenure.is_over())?;
-        let place = self.crew.take_place()?;
+        let place = tenure.crew.take_place()?;
         Some(Reserved { place, tenure, build: self.build.to_string() })
     }
 
     /// Whether a driver of this worker has the run.
     pub(crate) fn executes(&self, run: RunId) -> bool {
-        self.crew.has(run)
+        self.current_tenure().is_some_and(|tenure| tenure.crew.has(run))
     }
 
     /// Starts the driver of a claimed run.
@@ -383,10 +385,15 @@ impl Drop for Held {
             return;
         }
         let (store, lease) = (Arc::clone(&self.store), self.lease);
+        let tenure = Arc::clone(&self.tenure);
         runtime.spawn(async move {
-            let settle = Settle { records: Vec::new(), end: End::Released };
-            if let Err(error) = store.settle(lease, settle).await {
-                tracing::debug!(run = %lease.run, %error, "a dropped run was given back otherwise");
+            for pause in driver::pauses() {
+                let settle = Settle { records: Vec::new(), end: End::Released };
+                let released = store.settle(lease, settle).await;
+                if tenure.is_over() || !matches!(released, Err(store::Error::Unavailable(..))) {
+                    return;
+                }
+                tokio::time::sleep(pause).await;
             }
         });
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::crew::Crew;
 use crate::store::{self, Store};
 use crate::{Timestamp, WorkerId};
 
@@ -22,6 +23,10 @@ const RENEWALS_PER_LEASE: u32 = 3;
 /// One membership of a worker in its store.
 pub(crate) struct Tenure {
     pub(crate) worker: WorkerId,
+    /// The drivers of this membership. Those of a lost one may still be on their way out when the
+    /// next begins.
+    pub(crate) crew: Arc<Crew>,
+    store: Arc<dyn Store>,
     lease: Duration,
     born: Instant,
     /// Until when, in milliseconds since `born`, the last renewal holds.
@@ -46,12 +51,15 @@ impl Tenure {
     pub(crate) fn begin(
         store: Arc<dyn Store>,
         worker: WorkerId,
+        crew: Arc<Crew>,
         lease: Duration,
         joined: Instant,
     ) -> std::io::Result<Arc<Self>> {
         let (renewing, ended) = mpsc::channel();
         let tenure = Arc::new(Self {
             worker,
+            crew,
+            store,
             lease,
             born: joined,
             fresh_until_ms: AtomicU64::new(as_millis(lease)),
@@ -68,16 +76,16 @@ impl Tenure {
                 if tenure.is_over() {
                     return;
                 }
-                pause = tenure.renew(store.as_ref());
+                pause = tenure.renew();
             }
         })?;
         Ok(tenure)
     }
 
     /// Renews once; returns the pause before the next time.
-    fn renew(&self, store: &dyn Store) -> Duration {
+    fn renew(&self) -> Duration {
         let asked = Instant::now();
-        match block_on(store.renew(self.worker)) {
+        match block_on(self.store.renew(self.worker)) {
             Ok(until) => {
                 self.renewed(asked, until);
                 self.lease / RENEWALS_PER_LEASE
@@ -114,8 +122,9 @@ impl Tenure {
     /// Whether the lease was renewed without a gap for one lease: only then may this worker judge
     /// others, since an outage that hits all looks like the death of each.
     pub(crate) fn is_steady(&self) -> bool {
-        let since = self.steady.lock().unwrap_or_else(PoisonError::into_inner).since;
-        self.is_fresh() && since.elapsed() > self.lease
+        let steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = steady.until.is_some_and(|until| self.store.clock().now() < until);
+        holds && self.is_fresh() && steady.since.elapsed() > self.lease
     }
 
     /// Ends the tenure: the lease is lost, or the worker leaves.
@@ -186,7 +195,8 @@ mod tests {
         };
         let id = worker.id;
         store.join(worker).await.unwrap();
-        let tenure = Tenure::begin(Arc::clone(&store), id, LEASE, Instant::now()).unwrap();
+        let tenure =
+            Tenure::begin(Arc::clone(&store), id, Crew::new(1), LEASE, Instant::now()).unwrap();
         (store, tenure)
     }
 

@@ -180,6 +180,7 @@ impl Board {
         let mut inner = self.lock();
         let Some(leaf) = inner.leaves.remove(&id) else { return };
         match leaf.phase {
+            Phase::Asked => inner.asked.retain(|asked| *asked != id),
             Phase::Active => inner.active -= 1,
             Phase::Pausing(until) => drop(inner.alarms.remove(&(until, id))),
             Phase::Recorded { seq, .. } => drop(inner.ready.remove(&seq)),
@@ -193,9 +194,10 @@ impl Board {
         drop(leaf.waker);
     }
 
-    /// Notes that a step's failure was delivered.
-    pub(crate) fn failed(&self, step: &Arc<str>) {
-        self.lock().last_failed = Some(Arc::clone(step));
+    /// Notes the step whose failure was delivered last, or that a success came after it: then
+    /// the function went on, and that failure is not what ends the run.
+    pub(crate) fn failed(&self, step: Option<&Arc<str>>) {
+        self.lock().last_failed = step.map(Arc::clone);
     }
 
     /// Notes that the run cannot go on under this build.

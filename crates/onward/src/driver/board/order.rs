@@ -59,8 +59,15 @@ impl Board {
         let mut inner = self.lock();
         let mut wakers = Vec::new();
         while inner.alarms.first().is_some_and(|(until, _)| *until <= now) {
-            let rung = inner.alarms.pop_first();
-            wakers.extend(rung.and_then(|(_, id)| inner.allow(id)));
+            let Some((_, id)) = inner.alarms.pop_first() else { break };
+            match inner.leaves.get_mut(&id) {
+                // A further try begins as a first one does: when the lease is known to hold.
+                Some(leaf) if leaf.kind == LeafKind::Step => {
+                    leaf.phase = Phase::Asked;
+                    inner.asked.push(id);
+                }
+                _ => wakers.extend(inner.allow(id)),
+            }
         }
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);

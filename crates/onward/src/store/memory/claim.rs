@@ -102,6 +102,7 @@ impl Row {
             run: self.run.clone(),
             history: self.records.iter().filter(|r| r.voided_at.is_none()).cloned().collect(),
             last_seq: self.records.last().map_or(0, |record| record.seq),
+            voided_seq: self.records.iter().find(|r| r.voided_at.is_some()).map(|r| r.seq),
             builds: builds.collect(),
         }
     }

@@ -73,7 +73,7 @@ struct KeyRow {
 impl MemoryStore {
     /// An empty store on the machine's clock.
     pub fn new() -> Self {
-        Self::with_clock(Arc::new(SystemClock::default()))
+        Self::with_clock(Arc::new(SystemClock))
     }
 
     /// An empty store on a clock of the caller's.
@@ -317,7 +317,7 @@ impl State {
         let ended_by = now.as_millis() - prune.older_than_ms;
         let mut old: Vec<_> = (self.runs.values())
             .map(|row| &row.run)
-            .filter(|run| run.state.is_final() && prune.states.contains(&run.state))
+            .filter(|run| prune.covers(run.state))
             .filter_map(|run| Some((run.finished_at?, run.id)))
             .filter(|(finished_at, _)| finished_at.as_millis() <= ended_by)
             .collect();

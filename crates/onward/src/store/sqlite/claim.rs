@@ -213,6 +213,7 @@ fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> 
         run: row.run,
         history: Vec::new(),
         last_seq: 0,
+        voided_seq: None,
         builds: Default::default(),
     };
     // A run that was never claimed has neither records nor attempts.
@@ -222,6 +223,8 @@ fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> 
     let sql = include_str!("sql/claim_history.sql");
     claimed.history = row::all(tx.conn, sql, [no], row::record)?;
     claimed.last_seq = claimed.history.last().map_or(0, |record| record.seq);
+    let voided = claimed.history.iter().find(|record| record.voided_at.is_some());
+    claimed.voided_seq = voided.map(|record| record.seq);
     let bytes = claimed.history.iter().map(Record::bytes).sum();
     claimed.history.retain(|record| record.voided_at.is_none());
     let sql = include_str!("sql/claim_builds.sql");

@@ -67,7 +67,7 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock::default()), busy_timeout: BUSY_TIMEOUT_DEFAULT }
+        Self { clock: Arc::new(SystemClock), busy_timeout: BUSY_TIMEOUT_DEFAULT }
     }
 }
 
@@ -165,7 +165,8 @@ impl Store for SqliteStore {
         let joined = self.small(move |tx| sweep::join(tx, &worker));
         Box::pin(async move {
             let joined = joined.await;
-            if matches!(joined, Err(Error::LeaseLost)) {
+            // Without the file only the lease decides, which is right for an unknown outcome.
+            if joined.is_err() {
                 self.alive.forget(id);
             }
             joined

@@ -14,8 +14,7 @@ use crate::store::{Prune, Pruned};
 /// Deletes a bounded batch of old runs, or counts them.
 pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
     let ended_by = tx.now.as_millis() - prune.older_than_ms;
-    let finals = RunState::ALL.into_iter().filter(|state| state.is_final());
-    let states: Vec<_> = finals.filter(|state| prune.states.contains(state)).collect();
+    let states: Vec<_> = RunState::ALL.into_iter().filter(|s| prune.covers(*s)).collect();
     if prune.dry_run {
         return count(tx, &states, ended_by);
     }
