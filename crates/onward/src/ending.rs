@@ -3,12 +3,12 @@
 //! Owns: the waiters by run. Never the truth: a run that ends in another process is found in the
 //! store, and a driver that leaves without an ending sends its waiters there.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
 use crate::store::End;
+use crate::waiting::{Seat, Waiting};
 use crate::{Failure, Json, Run, RunId, RunState};
 
 /// How a run ended.
@@ -47,7 +47,7 @@ impl Ending {
 /// Who waits for which run.
 #[derive(Default)]
 pub(crate) struct Endings {
-    waiting: Mutex<HashMap<RunId, Arc<Cell>>>,
+    waiting: Arc<Waiting<RunId, Cell>>,
 }
 
 #[derive(Default)]
@@ -58,59 +58,40 @@ struct Cell {
 
 impl Endings {
     /// Registers interest; what is told from here on reaches the waiter.
-    pub(crate) fn wait(self: &Arc<Self>, run: RunId) -> EndingWaiter {
-        let cell = Arc::clone(self.lock().entry(run).or_default());
-        EndingWaiter { run, cell, endings: Arc::clone(self) }
+    pub(crate) fn wait(&self, run: RunId) -> EndingWaiter {
+        EndingWaiter { seat: self.waiting.enter(run) }
     }
 
     /// Tells the waiters how their run ended, or with `None` that they should look for themselves.
     pub(crate) fn tell(&self, run: RunId, ending: Option<Ending>) {
         // Taken out, so that whoever waits after a retry of the run does not find an old ending.
-        let Some(cell) = self.lock().remove(&run) else { return };
+        let Some(cell) = self.waiting.take(run) else { return };
         if let Some(ending) = ending {
             let _ = cell.ending.set(ending);
         }
         cell.told.notify_waiters();
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Cell>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A registered wait for an ending.
 pub(crate) struct EndingWaiter {
-    run: RunId,
-    cell: Arc<Cell>,
-    endings: Arc<Endings>,
+    seat: Seat<RunId, Cell>,
 }
 
 impl EndingWaiter {
     /// Resolves when something was told: the ending, or `None` to look for oneself.
     pub(crate) async fn told(&self) -> Option<Ending> {
-        let told = self.cell.told.notified();
-        if self.is_told() {
-            return self.cell.ending.get().cloned();
+        let cell = self.seat.shared();
+        let told = cell.told.notified();
+        // Whoever tells takes the place away first.
+        if !self.is_told() {
+            told.await;
         }
-        told.await;
-        self.cell.ending.get().cloned()
+        cell.ending.get().cloned()
     }
 
-    /// Whether it was told: then its cell is in the registry no more.
+    /// Whether something was told.
     pub(crate) fn is_told(&self) -> bool {
-        let waiting = self.endings.lock();
-        waiting.get(&self.run).is_none_or(|cell| !Arc::ptr_eq(cell, &self.cell))
-    }
-}
-
-impl Drop for EndingWaiter {
-    fn drop(&mut self) {
-        let mut waiting = self.endings.lock();
-        // The registry's own count and this one.
-        let last = Arc::strong_count(&self.cell) <= 2;
-        let mine = waiting.get(&self.run).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
-        if last && mine {
-            waiting.remove(&self.run);
-        }
+        self.seat.is_taken()
     }
 }

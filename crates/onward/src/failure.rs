@@ -100,6 +100,13 @@ impl Failure {
     }
 
     /// Attaches details. A value without a JSON form is left out, and the message says so.
+    ///
+    /// ```
+    /// # use onward::Failure;
+    /// let failure = Failure::fatal("the bank said no").code("card_declined").details(&("visa", 42));
+    /// let details = failure.details.as_ref().unwrap();
+    /// assert_eq!(details.read::<(String, u32)>().unwrap(), ("visa".to_owned(), 42));
+    /// ```
     #[must_use]
     pub fn details<T: Serialize + ?Sized>(mut self, details: &T) -> Self {
         match Json::of(details) {

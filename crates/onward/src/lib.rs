@@ -34,6 +34,7 @@ mod ctx;
 mod driver;
 mod ending;
 mod upkeep;
+mod waiting;
 mod why;
 mod worker;
 

@@ -1,4 +1,4 @@
-//! Every limit of the engine, in one place, each with the reason for its number.
+//! The limits that a user can meet, in one place, each with the reason for its number.
 //!
 //! Owns: the numbers. Never decides what happens past them; that is the caller's error.
 
@@ -9,20 +9,21 @@ use std::time::Duration;
 /// record still fits a commit without holding up its neighbours.
 pub const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Records in one run's history. A claim reads the whole history, so this bounds what a claim
-/// costs; past it a run goes on with [`Ctx::continue_as`](crate::Ctx::continue_as).
+/// Records in one run's history: 10,000. A claim reads the whole history, so this bounds what a
+/// claim costs; past it a run goes on with [`Ctx::continue_as`](crate::Ctx::continue_as).
 pub const HISTORY_RECORDS_MAX: usize = 10_000;
 
 /// Bytes of payload in one run's history: 32 MiB, what a claim may read into memory.
 pub const HISTORY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The share of a history limit at which a warning names the run, in percent.
+/// The share of a history limit at which a warning names the run, in percent: it leaves two
+/// thousand records to act on it.
 pub const HISTORY_WARN_PERCENT: usize = 80;
 
 /// Bytes of a workflow, queue or tag name. Short enough for an index entry and a table column.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Bytes of a run's key.
+/// Bytes of a run's key: room for a URL or a few joined ids, and still an index entry.
 pub const KEY_BYTES_MAX: usize = 512;
 
 /// Bytes of a step id, run id included: what HTTP services accept as an idempotency key.
@@ -31,95 +32,116 @@ pub const STEP_ID_BYTES_MAX: usize = 255;
 /// The queue of a run, and of a worker, that names none.
 pub const QUEUE_DEFAULT: &str = "default";
 
-/// Tags of one run. Tags are for finding runs, not for carrying data.
+/// Tags of one run. Tags are for finding runs, not for carrying data, and each is a row in an
+/// index.
 pub const TAGS_MAX: usize = 32;
 
-/// Bytes of a tag's value.
+/// Bytes of a tag's value, which is looked for as a key is.
 pub const TAG_VALUE_BYTES_MAX: usize = 512;
 
 /// Runs in one call of a store's `start`: large enough that the commit's cost vanishes, small
 /// enough that other writers wait only milliseconds for it.
 pub const START_BATCH_MAX: usize = 500;
 
-/// Runs in one claim.
+/// Runs in one claim: it fills a worker of the default concurrency at once.
 pub const CLAIM_BATCH_MAX: usize = 256;
 
-/// Bytes of history that one claim may carry before it stops taking further runs: 64 MiB.
+/// Bytes of history that one claim may carry before it stops taking further runs: 64 MiB, two
+/// histories of full length. It bounds the memory of one claim.
 pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Runs that one sweep or one wake-up moves in a transaction.
+/// Runs that one sweep or one wake-up moves in a transaction: it keeps the transaction short when a
+/// large worker dies.
 pub const SWEEP_BATCH_MAX: usize = 1_000;
 
 /// How long a worker that was lost is kept when it holds no run: a day, so that people can still
 /// see who died, and a crash loop does not fill the store with rows.
 pub const LOST_WORKERS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs that one prune deletes in a transaction.
+/// Runs that one prune deletes in a transaction: fewer than a sweep moves, because each has rows in
+/// several tables, and a prune must not hold up live work.
 pub const PRUNE_BATCH_MAX: usize = 500;
 
-/// Rows of one page of a list or a history.
+/// Rows of one page of a list or a history: it bounds the memory of one answer.
 pub const PAGE_ROWS_MAX: usize = 1_000;
 
-/// Rows of one page when the caller names no number.
+/// Rows of one page when the caller names no number: a screenful or two.
 pub const PAGE_ROWS_DEFAULT: usize = 100;
 
 /// Writes in one group commit: past this a batch adds latency and no throughput.
 pub const COMMIT_BATCH_MAX: usize = 1_024;
 
-/// Suppressed duplicates kept in detail per key; the count goes on past it.
+/// Suppressed duplicates kept in detail per key; the count goes on past it. Enough to see who
+/// repeats a request, and a caller in a loop does not fill the store.
 pub const DUPLICATES_KEPT_MAX: usize = 100;
 
-/// Runs that one worker executes at once, unless told otherwise.
+/// Runs that one worker executes at once, unless told otherwise: most steps wait for the network,
+/// and a hundred keeps the memory of an unknown workload modest.
 pub const CONCURRENCY_DEFAULT: usize = 100;
 
-/// The most runs that one worker may execute at once.
+/// The most runs that one worker may execute at once: each costs kilobytes, and more of them belong
+/// on another machine.
 pub const CONCURRENCY_MAX: usize = 100_000;
 
-/// How long a lease lasts without renewal, unless told otherwise.
+/// How long a lease lasts without renewal, unless told otherwise: it rides out a slow commit or a
+/// pause of the machine, and is short enough for a takeover that nobody notices.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The shortest lease: renewal happens three times in a lease and must survive a slow commit.
 pub const LEASE_MIN: Duration = Duration::from_millis(200);
 
-/// How long [`shutdown`](crate::Worker::shutdown) lets step bodies finish.
+/// How long [`shutdown`](crate::Worker::shutdown) lets step bodies finish: less than the 30 s that
+/// Kubernetes waits before it kills.
 pub const SHUTDOWN_GRACE_DEFAULT: Duration = Duration::from_secs(25);
 
-/// How long a cancelled step's body may go on before it is dropped.
+/// How long a cancelled step's body may go on before it is dropped: time to abort a request and
+/// tidy up.
 pub const CANCEL_GRACE_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Waits that end within this time do not park the run.
+/// Waits that end within this time do not park the run: parking and claiming again costs two
+/// commits, which a short retry is not worth.
 pub const LINGER_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The longest delay between two tries of a step.
+/// The longest delay between two tries of a step: a day. A step that should wait for longer is a
+/// [`Ctx::sleep`](crate::Ctx::sleep).
 pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest sleep, delay, timeout or key life: one hundred years, so that time arithmetic
 /// cannot overflow.
 pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Losses in a row, with no record between them, after which a run is claimed alone.
+/// Losses in a row, with no record between them, after which a run is claimed alone: one or two are
+/// a deploy or a power cut, which hit every run.
 pub const SUSPECT_CRASHES: u32 = 3;
 
-/// Losses in a row, with no record between them, after which a run waits as `crash_loop`.
+/// Losses in a row, with no record between them, after which a run waits as `crash_loop`: the
+/// pauses between them add up to two minutes, longer than a bad moment of a machine.
 pub const CRASHES_MAX: u32 = 10;
 
-/// The longest pause before a suspect is claimed again.
+/// The longest pause before a suspect is claimed again. It doubles from 1 s; a minute bounds how
+/// long a mended run waits.
 pub const CRASH_BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// How long a worker stops claiming to be alone with a suspect, before it takes it anyway.
+/// How long a worker stops claiming to be alone with a suspect, before it takes it anyway: a
+/// suspect must neither starve nor stop the worker.
 pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Polls of a workflow function without a pause before a warning says that it never rests.
+/// Polls of a workflow function without a pause before a warning says that it never rests: no
+/// ordinary function comes near it.
 pub const RESTLESS_POLLS_MAX: u32 = 1_000;
 
-/// A poll that holds its thread longer than this is named in a warning.
+/// A poll that holds its thread longer than this is named in a warning: a poll should take
+/// microseconds, so this is long enough to be sure.
 pub const BLOCKING_POLL_WARN: Duration = Duration::from_millis(100);
 
-/// Unasked-for records that a history mismatch lists.
+/// Unasked-for records that a history mismatch lists: the first few show where the function went
+/// another way.
 pub const MISMATCH_LISTED_MAX: usize = 10;
 
-/// Refused items that [`start_many`](crate::Onward::start_many) returns in detail.
+/// Refused items that [`start_many`](crate::Onward::start_many) returns in detail: a backfill of
+/// millions must not collect millions of errors.
 pub const REFUSALS_KEPT_MAX: usize = 100;
 
-/// Bytes of a failure's message; longer ones are cut, with a mark.
+/// Bytes of a failure's message; longer ones are cut, with a mark. A message is for people, and an
+/// HTML error page must not fill a history.
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 16 * 1024;

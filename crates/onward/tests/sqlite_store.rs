@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 use onward::limits::LOST_WORKERS_KEPT;
 use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
 use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
-use rusqlite::Connection;
+use rusqlite::{Connection, StatementStatus, ToSql};
 
 const WORKFLOW: &str = "index";
 
@@ -488,6 +488,36 @@ async fn a_damaged_id_holds_up_no_other_run() {
 }
 
 #[tokio::test]
+async fn damaged_ids_are_left_out_of_lists_and_counts() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let (whole, _) = (joined(&store).await, joined(&store).await);
+    let mut runs = Vec::new();
+    for _ in 0..6 {
+        runs.push(started(&store).await);
+    }
+    let raw = temp.raw();
+    // Short ones sort before the whole ids and long ones after them.
+    raw.execute("update onward_runs set id = zeroblob(no) where no in (2, 4)", []).unwrap();
+    raw.execute("update onward_runs set id = x'ff' where no = 6", []).unwrap();
+    raw.execute(
+        "update onward_workers set id = x'99' where id <> ?1",
+        [whole.as_u128().to_be_bytes()],
+    )
+    .unwrap();
+    let query = |before| Query { limit: 2, before, ..Query::default() };
+    let first = store.list(query(None)).await.unwrap();
+    assert_eq!(first.runs.iter().map(|run| run.id).collect::<Vec<_>>(), [runs[4], runs[2]]);
+    assert!(first.more);
+    let rest = store.list(query(Some(runs[2]))).await.unwrap();
+    assert_eq!(rest.runs.iter().map(|run| run.id).collect::<Vec<_>>(), [runs[0]]);
+    assert!(!rest.more);
+    let stats = store.stats().await.unwrap();
+    assert_eq!(stats.workers.iter().map(|worker| worker.id).collect::<Vec<_>>(), [whole]);
+    assert_eq!(stats.runs[&RunState::Queued], 6);
+}
+
+#[tokio::test]
 async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
     let temp = Temp::new();
     let (here, there) = (temp.open(), temp.open());
@@ -626,23 +656,48 @@ fn plan(conn: &Connection, sql: &str) -> String {
 
 #[tokio::test]
 async fn finished_runs_cost_a_claim_nothing() {
+    assert_eq!(claim_steps(1_000).await, claim_steps(100_000).await);
+}
+
+/// The steps that SQLite's machine makes for each statement of a claim and a sweep, in a file with
+/// so many finished runs.
+async fn claim_steps(finished: i64) -> Vec<(&'static str, i32)> {
     let temp = Temp::new();
     let store = temp.open();
-    let worker = joined(&store).await;
-    temp.raw()
-        .execute_batch(
-            "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)
-             insert into onward_runs (id, state, attempt, wakes, crashes, priority, finished_at,
-                 workflow, queue, created_at, duplicates)
-             select randomblob(16), 'completed', 1, 0, 0, 0, i, 'index', 'default', i, 0 from n",
-        )
-        .unwrap();
-    let began = Instant::now();
-    for ticket in 1..=100 {
-        started(&store).await;
-        claimed(&store, worker, ticket).await;
-        store.sweep(Sweep { worker, expired: ExpiredLeases::Take }).await.unwrap();
-    }
-    // One scan of the finished runs takes longer than a hundredth of this.
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let worker = joined(&store).await.as_u128().to_be_bytes();
+    started(&store).await;
+    let raw = temp.raw();
+    raw.execute(
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
+         insert into onward_runs (id, state, attempt, wakes, crashes, priority, finished_at,
+             workflow, queue, created_at, duplicates)
+         select randomblob(16), 'completed', 1, 0, 0, 0, i, 'index', 'default', i, 0 from n",
+        [finished],
+    )
+    .unwrap();
+    let far = i64::MAX;
+    let statements: [(&str, &[&dyn ToSql]); 12] = [
+        ("wake", &[&far, &100]),
+        ("claim_again", &[&worker, &1]),
+        ("claim_queued", &[&"default", &WORKFLOW]),
+        ("claim_suspect", &[&"default", &WORKFLOW]),
+        ("claim_suspects", &[]),
+        ("claim_marks", &[&worker]),
+        ("next_due", &[]),
+        ("sweep_expired", &[&0, &worker]),
+        ("sweep_holder", &[&[0_u8; 0]]),
+        ("sweep_held", &[&worker, &100]),
+        ("sweep_stuck_builds", &[&""]),
+        ("sweep_workers", &[&0, &100]),
+    ];
+    statements.map(|(name, params)| (name, steps(&raw, name, params))).to_vec()
+}
+
+fn steps(conn: &Connection, name: &str, params: &[&dyn ToSql]) -> i32 {
+    let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
+    let mut statement = conn.prepare(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut rows = statement.query(params).unwrap();
+    while rows.next().unwrap().is_some() {}
+    drop(rows);
+    statement.get_status(StatementStatus::VmStep)
 }

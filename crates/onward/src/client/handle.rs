@@ -1,4 +1,7 @@
 //! A handle on one run.
+//!
+//! Owns: [`RunHandle`]: waiting for a run's end, looking at it, and the operators' verbs. Never
+//! keeps what it saw.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -66,6 +69,20 @@ impl<O> RunHandle<O> {
     }
 
     /// The same run, with the type that its output is read as.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Onward, Workflow};
+    /// # const DOUBLE: Workflow<u32, u32> = Workflow::named("double");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// # let function = async |_: Ctx, n: u32| Ok::<_, Failure>(n * 2);
+    /// # let worker = onward.worker().serve(DOUBLE, function).start().await?;
+    /// # let id = onward.start(DOUBLE, &21).await?.id();
+    /// // By its id alone, a run's output is any JSON.
+    /// let output: u32 = onward.run(id).of_type().result().await?;
+    /// assert_eq!(output, 42);
+    /// # worker.shutdown().await }
+    /// ```
     pub fn of_type<P>(self) -> RunHandle<P> {
         RunHandle::new(self.client, self.id)
     }
@@ -97,6 +114,20 @@ impl<O> RunHandle<O> {
 
     /// The starts with this run's key that were suppressed.
     ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// # const BILL: Workflow<u64, ()> = Workflow::named("bill");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(BILL, &100).key("order-7").await?;
+    /// onward.start(BILL, &100).key("order-7").await?;
+    ///
+    /// let duplicates = run.duplicates().await?;
+    /// assert_eq!(duplicates.count, 1);
+    /// assert!(duplicates.latest[0].same_input);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// `run_not_found`, or that the store does not answer.
     pub async fn duplicates(&self) -> Result<Duplicates, Error> {
@@ -106,6 +137,17 @@ impl<O> RunHandle<O> {
 
     /// Asks the run to end. A body that executes is told within a second and has a few more to
     /// finish.
+    ///
+    /// ```
+    /// # use onward::{Onward, RunState, Workflow};
+    /// # const BILL: Workflow<u64, ()> = Workflow::named("bill");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(BILL, &100).await?;
+    /// run.cancel().await?;
+    /// assert_eq!(run.status().await?.state, RunState::Cancelled); // it had not begun
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `run_finished` when it ended otherwise, `run_not_found`, or that the store does not answer.

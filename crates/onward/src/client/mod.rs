@@ -92,6 +92,16 @@ impl Onward {
     }
 
     /// A client on a store that the caller made.
+    ///
+    /// ```
+    /// use onward::store::MemoryStore;
+    /// use onward::{Onward, TestClock};
+    /// use std::sync::Arc;
+    ///
+    /// let clock = TestClock::new();
+    /// let onward = Onward::with_store(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
+    /// # let _ = onward;
+    /// ```
     pub fn with_store(store: Arc<dyn Store>) -> Self {
         let caller = crate::worker::place();
         Self {
@@ -145,6 +155,17 @@ impl Onward {
     }
 
     /// As [`start_many`](Onward::start_many), over a stream.
+    ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// const INDEX: Workflow<u64, ()> = Workflow::named("index");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let items = futures::stream::iter(0..1_000); // rows of a query, lines of a file
+    /// let done = onward.start_stream(INDEX, items).key(|id| format!("item-{id}")).await?;
+    /// assert_eq!(done.started, 1_000);
+    /// # Ok(()) }
+    /// ```
     pub fn start_stream<I, O, S>(&self, workflow: Workflow<I, O>, items: S) -> StartMany<I>
     where
         I: serde::Serialize + Send + 'static,
@@ -154,11 +175,35 @@ impl Onward {
     }
 
     /// A handle on a run, by its id. It is not looked up yet.
+    ///
+    /// ```
+    /// # use onward::{Onward, RunState, Workflow};
+    /// # const INDEX: Workflow<u64, u64> = Workflow::named("index");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// # let id = onward.start(INDEX, &7).await?.id().to_string();
+    /// let run = onward.run(id.parse()?); // an id from a log or a request
+    /// assert_eq!(run.status().await?.state, RunState::Queued);
+    /// # Ok(()) }
+    /// ```
     pub fn run(&self, id: RunId) -> RunHandle<Json> {
         RunHandle::new(Arc::clone(&self.inner), id)
     }
 
     /// A handle on the run of this workflow that has this key.
+    ///
+    /// ```
+    /// # use onward::{Code, Onward, Workflow};
+    /// const BILL: Workflow<u64, ()> = Workflow::named("bill");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(BILL, &100).key("order-7").await?;
+    /// assert_eq!(onward.by_key(BILL, "order-7").await?.id(), run.id());
+    ///
+    /// let error = onward.by_key(BILL, "order-8").await.unwrap_err();
+    /// assert_eq!(error.code(), Code::KeyNotFound);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// `key_not_found` when no run has it, or none has it any more.
@@ -211,6 +256,19 @@ impl Onward {
     }
 
     /// Counts of runs by state and queue, and the workers.
+    ///
+    /// ```
+    /// # use onward::{Onward, RunState, Workflow};
+    /// # const INDEX: Workflow<u64, ()> = Workflow::named("index");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// onward.start(INDEX, &7).queue("bulk").await?;
+    /// let stats = onward.stats().await?;
+    /// assert_eq!(stats.runs[&RunState::Queued], 1);
+    /// assert_eq!(stats.queued["bulk"], 1);
+    /// assert!(stats.workers.is_empty(), "which is why nothing happens");
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When the store does not answer.

@@ -1,4 +1,6 @@
 //! From a URL to a store.
+//!
+//! Owns: the forms of a store's URL. Never guesses: a URL that it does not know is refused.
 
 use std::sync::Arc;
 

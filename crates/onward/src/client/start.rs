@@ -1,4 +1,7 @@
 //! Starting one run.
+//!
+//! Owns: [`Start`], the options that one start and many share, and the checks of names and tags.
+//! Never decides what a key does; the store does, in its transaction.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,7 @@
 //! Starting many runs: a backfill.
+//!
+//! Owns: [`StartMany`]: how items become batches, and what is counted. Never holds more than one
+//! batch in memory, and never waits for a slow stream while it has items to start.
 
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};

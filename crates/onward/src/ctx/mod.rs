@@ -1,7 +1,7 @@
 //! What a workflow function is given: steps, sleeps, and values that replay alike.
 //!
-//! Owns: [`Ctx`] and the futures it makes. Never talks to the store: it reports to the run's
-//! board, and the driver records and delivers.
+//! Owns: [`Ctx`] and the futures it makes. Never writes to the store, and reads only its clock:
+//! it reports to the run's board, and the driver records and delivers.
 
 mod sleep;
 mod step;
@@ -26,6 +26,20 @@ use crate::{Failure, Json, RunId, Timestamp, Uuid};
 ///
 /// Everything that a workflow function awaits should come from here; then plain `join!`,
 /// `select!`, `join_all` and `FuturesUnordered` choose the same way again after a crash.
+///
+/// ```
+/// use onward::{Ctx, Failure};
+/// use std::time::Duration;
+///
+/// # async fn fetch(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
+/// async fn first_page(ctx: Ctx, (one, other): (String, String)) -> Result<String, Failure> {
+///     tokio::select! {
+///         page = ctx.step("fetch one", |_| fetch(&one)) => page,
+///         page = ctx.step("fetch other", |_| fetch(&other)) => page,
+///         () = ctx.sleep(Duration::from_secs(60)) => Err(Failure::fatal("too slow")),
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Ctx {
     board: Arc<Board>,
@@ -114,17 +128,53 @@ impl Ctx {
     }
 
     /// Sleeps until a time, durably. A time that has passed ends the sleep at once.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Timestamp};
+    /// # use std::time::Duration;
+    /// # async fn publish(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn embargo(ctx: Ctx, (text, until): (String, Timestamp)) -> Result<(), Failure> {
+    ///     ctx.sleep_until(until).await; // a `SystemTime` turns into one with `.into()`
+    ///     ctx.step("publish", |_| publish(&text)).await
+    /// }
+    /// ```
     pub fn sleep_until(&self, time: Timestamp) -> Sleep {
         Sleep::new(Arc::clone(&self.board), time)
     }
 
     /// The run's own time: when the latest result that it was given was recorded, by the store's
     /// clock, or when the run was first claimed. The same on replay.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # use std::time::Duration;
+    /// # async fn poll() -> Result<bool, std::io::Error> { Ok(true) }
+    /// async fn wait_an_hour(ctx: Ctx, _: ()) -> Result<bool, Failure> {
+    ///     let give_up_at = ctx.now() + Duration::from_secs(3600);
+    ///     while ctx.now() < give_up_at {
+    ///         if ctx.step("poll", |_| poll()).await? {
+    ///             return Ok(true);
+    ///         }
+    ///         ctx.sleep(Duration::from_secs(60)).await;
+    ///     }
+    ///     Ok(false)
+    /// }
+    /// ```
     pub fn now(&self) -> Timestamp {
         self.board.now()
     }
 
     /// A random number, derived from the run: the same on replay.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # use std::time::Duration;
+    /// async fn spread(ctx: Ctx, _: ()) -> Result<(), Failure> {
+    ///     // Within an hour, and at the same moment after a crash.
+    ///     ctx.sleep(Duration::from_secs(ctx.random() % 3600)).await;
+    ///     Ok(())
+    /// }
+    /// ```
     ///
     /// # Panics
     /// Outside the workflow function, as in a step's body or a spawned task, where it would not
@@ -137,6 +187,16 @@ impl Ctx {
 
     /// A random identifier, derived from the run: the same on replay.
     ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn create(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn open_account(ctx: Ctx, _: ()) -> Result<String, Failure> {
+    ///     let account = ctx.uuid().to_string();
+    ///     ctx.step("create", |_| create(&account)).await?;
+    ///     Ok(account)
+    /// }
+    /// ```
+    ///
     /// # Panics
     /// Outside the workflow function, as [`random`](Ctx::random) does.
     pub fn uuid(&self) -> Uuid {
@@ -145,6 +205,13 @@ impl Ctx {
     }
 
     /// The run's id.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// async fn report(ctx: Ctx, _: ()) -> Result<String, Failure> {
+    ///     Ok(format!("report-{}.pdf", ctx.run_id()))
+    /// }
+    /// ```
     pub fn run_id(&self) -> RunId {
         self.board.run
     }

@@ -1,4 +1,7 @@
 //! A durable sleep.
+//!
+//! Owns: [`Sleep`]: when it is due, and its one record. Never records its begin: the due time
+//! follows from the run's own time, which replays alike.
 
 use std::fmt;
 use std::future::Future;

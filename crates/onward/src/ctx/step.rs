@@ -1,4 +1,7 @@
 //! A step: builder and future in one.
+//!
+//! Owns: [`Step`] and [`StepFuture`]: the body, its tries, and what each of them reports. Never
+//! writes to the store: results go to the board, and come back when it is their turn.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,6 +27,14 @@ use crate::store::BoxFuture;
 use crate::{Code, Entry, Failure, Json, Record, Retry, RunId, Timestamp};
 
 /// One try of a step, as its body sees it.
+///
+/// ```
+/// # use onward::{Ctx, Failure};
+/// # async fn charge(_key: &str) -> Result<u64, std::io::Error> { Ok(1) }
+/// # async fn workflow(ctx: Ctx) -> Result<u64, Failure> {
+/// ctx.step("charge", async |step| charge(step.id()).await).await
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Step {
     id: Arc<str>,
@@ -171,12 +182,22 @@ where
 
 impl<T> StepFuture<'_, T> {
     /// How the step is tried again when it fails; [`Retry::default`] unless set.
+    ///
+    /// ```
+    /// # use {onward::{Ctx, Failure, Retry}, std::time::Duration};
+    /// # async fn ocr(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn workflow(ctx: Ctx, file: String) -> Result<String, Failure> {
+    /// let patient = Retry::exponential(Duration::from_millis(200)).tries(8);
+    /// ctx.step("ocr", |_| ocr(&file)).retry(patient).timeout(Duration::from_secs(30)).await
+    /// # }
+    /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// How long one try may take. A try that takes longer fails with the code `timeout`.
+    /// How long one try may take, as in [`retry`](Self::retry)'s example. A try that takes longer
+    /// fails with the code `timeout`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -205,6 +226,15 @@ impl<T> StepFuture<'_, T> {
     /// Never executes the body a second time after a crash: its begin is recorded first, and if
     /// the process ends inside, the step fails with the code `interrupted`. Failures that the
     /// body itself returns are retried only if [`retry`](Self::retry) says so.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn fax(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn workflow(ctx: Ctx, number: String) -> Result<bool, Failure> {
+    /// let sent = ctx.step("fax", |_| fax(&number)).at_most_once().await;
+    /// let nobody_knows = sent.is_err_and(|failure| failure.is("interrupted"));
+    /// # Ok(nobody_knows) }
+    /// ```
     pub fn at_most_once(mut self) -> Self {
         self.mode = Mode::AtMostOnce;
         self

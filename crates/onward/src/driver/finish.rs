@@ -1,4 +1,7 @@
 //! How an attempt ends.
+//!
+//! Owns: what a verdict means for the run, and the write that settles it. Never settles while the
+//! function or one of its bodies is alive.
 
 use super::send::pauses;
 use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};

@@ -1,4 +1,6 @@
 //! One round: poll the function until it rests, deliver, let steps begin.
+//!
+//! Owns: the order of a round, which is the promise of replay. Never waits and never writes.
 
 use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll};

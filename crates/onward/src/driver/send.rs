@@ -1,4 +1,7 @@
 //! Records on their way to the store.
+//!
+//! Owns: a record's place in the history, and the one write that is on its way. Never reads what
+//! became of a write whose answer was lost: it writes the same again.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,4 +1,7 @@
 //! A record: one line of a run's history.
+//!
+//! Owns: [`Record`] and what it can say. Never touches a stored one: only a store marks it as
+//! voided.
 
 use std::fmt;
 

@@ -1,4 +1,7 @@
 //! A run as it stands in the store.
+//!
+//! Owns: [`Run`], its states and what it can wait for. Never decides how one state follows
+//! another.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,6 +77,18 @@ impl FromStr for RunState {
 }
 
 /// What a start does when its key is in use.
+///
+/// ```
+/// use onward::{Code, OnConflict, Onward, Workflow};
+///
+/// const BILL: Workflow<u64, ()> = Workflow::named("bill");
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+/// # let onward = Onward::open("memory:").await?;
+/// onward.start(BILL, &100).key("order-7").await?;
+/// let again = onward.start(BILL, &100).key("order-7").on_conflict(OnConflict::Reject);
+/// assert_eq!(again.await.unwrap_err().code(), Code::KeyTaken);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnConflict {

@@ -2,16 +2,16 @@
 //!
 //! Owns: who waits for what. Never says what happened: a waiter looks at the store again.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use crate::RunId;
+use crate::waiting::{Seat, Waiting};
 
 /// What one can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub enum Topic {
 #[derive(Default)]
 pub struct Hub {
     work: Arc<Notify>,
-    runs: Arc<Mutex<HashMap<RunId, Arc<Notify>>>>,
+    runs: Arc<Waiting<RunId, Notify>>,
 }
 
 impl Hub {
@@ -36,10 +36,8 @@ impl Hub {
         match topic {
             Topic::Work => Waiter::new(Arc::clone(&self.work), None),
             Topic::Run(run) => {
-                let notify = Arc::clone(lock(&self.runs).entry(run).or_default());
-                let leave =
-                    Leave { run, notify: Arc::clone(&notify), runs: Arc::clone(&self.runs) };
-                Waiter::new(notify, Some(leave))
+                let seat = self.runs.enter(run);
+                Waiter::new(Arc::clone(seat.shared()), Some(seat))
             }
         }
     }
@@ -49,8 +47,7 @@ impl Hub {
         match topic {
             Topic::Work => self.work.notify_waiters(),
             Topic::Run(run) => {
-                let waiting = lock(&self.runs).get(&run).map(Arc::clone);
-                if let Some(notify) = waiting {
+                if let Some(notify) = self.runs.get(run) {
                     notify.notify_waiters();
                 }
             }
@@ -60,31 +57,30 @@ impl Hub {
     /// Wakes everybody: the store changed in a way that this process cannot tell.
     pub fn notify_all(&self) {
         self.work.notify_waiters();
-        let runs: Vec<_> = lock(&self.runs).values().map(Arc::clone).collect();
-        runs.iter().for_each(|notify| notify.notify_waiters());
+        self.runs.all().iter().for_each(|notify| notify.notify_waiters());
     }
 
     /// Whether anybody waits for a run or for work.
     pub fn is_watched(&self) -> bool {
-        Arc::strong_count(&self.work) > 1 || !lock(&self.runs).is_empty()
+        Arc::strong_count(&self.work) > 1 || self.runs.len() > 0
     }
 }
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("runs", &lock(&self.runs).len()).finish()
+        f.debug_struct("Hub").field("runs", &self.runs.len()).finish()
     }
 }
 
 /// A registered wait. Resolves at the first notification after it was made.
 pub struct Waiter {
     notified: Pin<Box<OwnedNotified>>,
-    _leave: Option<Leave>,
+    _seat: Option<Seat<RunId, Notify>>,
 }
 
 impl Waiter {
-    fn new(notify: Arc<Notify>, leave: Option<Leave>) -> Self {
-        Self { notified: Box::pin(notify.notified_owned()), _leave: leave }
+    fn new(notify: Arc<Notify>, seat: Option<Seat<RunId, Notify>>) -> Self {
+        Self { notified: Box::pin(notify.notified_owned()), _seat: seat }
     }
 }
 
@@ -102,23 +98,23 @@ impl fmt::Debug for Waiter {
     }
 }
 
-/// Takes a run out of the map when its last waiter goes.
-struct Leave {
-    run: RunId,
-    notify: Arc<Notify>,
-    runs: Arc<Mutex<HashMap<RunId, Arc<Notify>>>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Drop for Leave {
-    fn drop(&mut self) {
-        let mut runs = lock(&self.runs);
-        // The map's own count and this one; the waiter's future is dropped before it.
-        if Arc::strong_count(&self.notify) <= 2 {
-            runs.remove(&self.run);
-        }
+    #[test]
+    fn a_hub_whose_waiters_all_went_is_not_watched() {
+        let hub = Hub::default();
+        let run = RunId::new();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        drop((hub.wait(Topic::Run(run)), hub.wait(Topic::Work)));
+                    }
+                });
+            }
+        });
+        assert!(!hub.is_watched());
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

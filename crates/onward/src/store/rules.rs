@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use crate::limits::{CRASH_BACKOFF_MAX, CRASHES_MAX, LOST_WORKERS_KEPT, SUSPECT_CRASHES};
-use crate::{Code, OnConflict, Run, RunState, Timestamp, Waits};
+use crate::{Code, Json, OnConflict, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
-use super::{Conflict, Error, StartAt};
+use super::{Conflict, Error, NewRun, StartAt, Started, StartedHow};
 
 /// What a cancel does to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,46 @@ pub(crate) fn retrying(run: &Run) -> Result<bool, Error> {
     }
 }
 
+/// Lets a failed or stuck run go on, as if it had not ended and nobody had asked it to.
+pub(crate) fn retry(run: &mut Run, now: Timestamp) {
+    run.failure = None;
+    run.finished_at = None;
+    run.deadline_at = None;
+    run.cancel_at = None;
+    run.crashes = 0;
+    run.stuck_builds.clear();
+    run.retried_at = Some(now);
+    queue(run, now);
+}
+
+/// Queues a run at once, takes it from its holder, and counts it as a wake-up.
+pub(crate) fn queue(run: &mut Run, now: Timestamp) {
+    run.worker = None;
+    run.state = RunState::Queued;
+    run.due_at = Some(now);
+    run.waits_for = None;
+    run.wakes += 1;
+}
+
+/// Gives a run to a worker, in a new attempt.
+pub(crate) fn claim(run: &mut Run, worker: WorkerId, build: &str, now: Timestamp) {
+    run.state = RunState::Running;
+    run.worker = Some(worker);
+    run.build = Some(build.to_owned());
+    run.attempt += 1;
+    run.due_at = None;
+    run.waits_for = None;
+    run.started_at.get_or_insert(now);
+}
+
+/// Adds a build to those under which a run got stuck; one that is unknown is the empty one.
+pub(crate) fn add_stuck_build(builds: &mut Vec<String>, build: Option<&str>) {
+    let build = build.unwrap_or_default();
+    if !builds.iter().any(|stuck| stuck == build) {
+        builds.push(build.to_owned());
+    }
+}
+
 /// What a start does when its key is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyMet {
@@ -77,6 +117,30 @@ pub(crate) fn key_met(on_conflict: OnConflict, same_input: bool, run: &Run) -> K
         OnConflict::RetryFailed if run.state == RunState::Failed => KeyMet::Retry,
         OnConflict::RetryFailed if matches!(retrying(run), Ok(false)) => KeyMet::Retry,
         OnConflict::Existing | OnConflict::RetryFailed => KeyMet::Existing,
+    }
+}
+
+impl KeyMet {
+    /// What the start of `new` is told when `holder` has its key.
+    pub(crate) fn answer(self, holder: &Run, new: RunId, now: Timestamp) -> Result<Started, Error> {
+        let run = holder.id;
+        let there = |how| Ok(Started { run, how, at: holder.created_at });
+        match self {
+            KeyMet::Existing => there(StartedHow::Existing),
+            KeyMet::Retry => there(StartedHow::Retried),
+            KeyMet::Replace => Ok(Started { run: new, how: StartedHow::Replaced(run), at: now }),
+            KeyMet::OtherInput => Err(Error::Conflict(Conflict::KeyInput { run })),
+            KeyMet::Taken => Err(Error::Conflict(Conflict::KeyTaken { run })),
+        }
+    }
+}
+
+/// The run behind which the one that replaces `run` starts, unless it has ended: the run that this
+/// one was itself waiting for, if any, since this one then ends at once.
+pub(crate) fn ahead(run: &Run) -> RunId {
+    match &run.waits_for {
+        Some(Waits::Behind { run, .. }) => *run,
+        _ => run.id,
     }
 }
 
@@ -141,4 +205,99 @@ pub(crate) fn start_time(start_at: StartAt, now: Timestamp) -> Timestamp {
 /// The state of a run that may start at `start`: queued, or waiting for that time.
 pub(crate) fn state_at_start(start: Timestamp, now: Timestamp) -> (RunState, Option<Waits>) {
     if start <= now { (RunState::Queued, None) } else { (RunState::Waiting, Some(Waits::Start)) }
+}
+
+/// When a run that may start at `start` must have ended.
+pub(crate) fn deadline(start: Timestamp, timeout_ms: Option<i64>) -> Option<Timestamp> {
+    timeout_ms.map(|ms| Timestamp::from_millis(start.as_millis().saturating_add(ms)))
+}
+
+/// The run that a start makes. `behind`: the run whose end it waits for.
+pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run {
+    let start = start_time(new.start_at, now);
+    let (state, waits_for, due_at) = match behind {
+        Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
+        None => {
+            let (state, waits_for) = state_at_start(start, now);
+            (state, waits_for, Some(start))
+        }
+    };
+    Run {
+        state,
+        waits_for,
+        due_at,
+        deadline_at: deadline(start, new.timeout_ms),
+        key: new.key.as_ref().map(|key| key.key.clone()),
+        tags: new.tags.clone(),
+        queue: new.queue.clone(),
+        priority: new.priority,
+        ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), now)
+    }
+}
+
+/// The run that goes on for `old`: it takes over its key, its deadline and its successor.
+pub(crate) fn continuation(old: Run, next: RunId, input: Json, now: Timestamp) -> Run {
+    Run {
+        queue: old.queue,
+        priority: old.priority,
+        key: old.key,
+        tags: old.tags,
+        deadline_at: old.deadline_at,
+        continued_from: Some(old.id),
+        successor: old.successor,
+        ..Run::fresh(next, old.workflow, input, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn run() -> Run {
+        Run::fresh(RunId::new(), "index".to_owned(), Json::stored("1"), NOW)
+    }
+
+    #[test]
+    fn a_claim_keeps_when_the_run_first_started() {
+        let (mut run, later) = (run(), Timestamp::from_millis(2_000));
+        claim(&mut run, WorkerId::new(), "b1", NOW);
+        queue(&mut run, later);
+        claim(&mut run, WorkerId::new(), "b2", later);
+        assert_eq!((run.attempt, run.started_at, run.due_at), (2, Some(NOW), None));
+        assert_eq!(run.build.as_deref(), Some("b2"));
+    }
+
+    #[test]
+    fn a_build_is_stuck_once() {
+        let mut builds = Vec::new();
+        for build in [Some("b1"), None, Some("b1"), None] {
+            add_stuck_build(&mut builds, build);
+        }
+        assert_eq!(builds, ["b1", ""]);
+    }
+
+    #[test]
+    fn a_replacement_starts_behind_what_its_predecessor_waited_for() {
+        let (mut old, first) = (run(), RunId::new());
+        assert_eq!(ahead(&old), old.id);
+        old.waits_for = Some(Waits::Behind { run: first, start_at: NOW });
+        assert_eq!(ahead(&old), first);
+    }
+
+    #[test]
+    fn a_continuation_inherits_the_deadline_and_the_successor() {
+        let old =
+            Run { deadline_at: Some(NOW), successor: Some(RunId::new()), attempt: 3, ..run() };
+        let next = continuation(old.clone(), RunId::new(), Json::stored("2"), NOW);
+        assert_eq!((next.deadline_at, next.successor), (old.deadline_at, old.successor));
+        assert_eq!((next.continued_from, next.attempt), (Some(old.id), 0));
+    }
+
+    #[test]
+    fn a_deadline_past_the_end_of_time_is_the_end_of_time() {
+        assert_eq!(deadline(NOW, Some(i64::MAX)), Some(Timestamp::from_millis(i64::MAX)));
+        assert_eq!(deadline(NOW, None), None);
+    }
 }

@@ -1,4 +1,7 @@
 //! The data of the store's verbs: what goes in and what comes out.
+//!
+//! Owns: plain data, with public fields, so that an outside store can make and read it. Never
+//! decides anything.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

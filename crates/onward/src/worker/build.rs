@@ -1,4 +1,6 @@
 //! The name of the build that this process executes.
+//!
+//! Owns: how an executable is told from another. Never reads all of it.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -223,6 +223,19 @@ impl Worker {
     /// Stops claiming, lets step bodies finish within the grace time, gives back at once what is
     /// left, and returns. Their runs go on elsewhere, or at the next start.
     ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Onward, Workflow};
+    /// # use std::time::Duration;
+    /// # const MAIL: Workflow<String, ()> = Workflow::named("mail");
+    /// # async fn mail(_: Ctx, _: String) -> Result<(), Failure> { Ok(()) }
+    /// # async fn serve(onward: Onward) -> Result<(), Box<dyn std::error::Error>> {
+    /// let worker = onward.worker().serve(MAIL, mail).shutdown_grace(Duration::from_secs(10));
+    /// let worker = worker.start().await?;
+    /// tokio::signal::ctrl_c().await?;
+    /// worker.shutdown().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// When the store does not answer; then the runs are taken over after one lease.
     pub async fn shutdown(self) -> Result<(), Error> {

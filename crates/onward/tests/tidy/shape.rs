@@ -54,11 +54,33 @@ pub(crate) fn long_p95(tree: &Tree) -> Vec<Finding> {
     }
 }
 
-/// Modules in a `src/` that do not say what they own.
+/// Modules that open without a word, and modules of the library that do not say what they own. Its
+/// root is a user's first page, and the cases of the conformance suite are tests.
 pub(crate) fn bare_modules(tree: &Tree) -> Vec<Finding> {
     let modules = product(tree).filter(|file| file.path.contains("/src/"));
-    let bare = modules.filter(|file| !file.text.trim_start().starts_with("//!"));
-    bare.map(|file| Finding::new(&file.path, 1, "opens without //!")).collect()
+    let bare = modules.filter_map(|file| {
+        let head = head(&file.text);
+        let what = if head.is_empty() {
+            "opens without //!"
+        } else if owns(&file.path) && !head.contains("Owns:") {
+            "does not say what it owns"
+        } else {
+            return None;
+        };
+        Some(Finding::new(&file.path, 1, what))
+    });
+    bare.collect()
+}
+
+/// The `//!` lines that a file opens with.
+fn head(text: &str) -> String {
+    text.trim_start().lines().take_while(|line| line.starts_with("//!")).collect()
+}
+
+/// Whether a module of this path has to say what it owns.
+fn owns(path: &str) -> bool {
+    path.strip_prefix("crates/onward/src/")
+        .is_some_and(|module| module != "lib.rs" && !module.starts_with("conformance/"))
 }
 
 #[test]
@@ -90,4 +112,16 @@ fn too_many_longish_functions_are_found() {
 fn a_bare_module_is_found() {
     let tree = Tree::of([("a/src/b.rs", "use c;\n"), ("a/src/d.rs", "//! D.\n")]);
     assert_eq!(bare_modules(&tree), [Finding::new("a/src/b.rs", 1, "opens without //!")]);
+}
+
+#[test]
+fn a_module_of_the_library_that_owns_nothing_is_found() {
+    let tree = Tree::of([
+        ("crates/onward/src/a.rs", "//! A.\n\n// Owns: too late.\n"),
+        ("crates/onward/src/b.rs", "//! B.\n//!\n//! Owns: bees. Never honey.\n"),
+        ("crates/onward/src/lib.rs", "//! The library.\n"),
+        ("crates/onward-cli/src/a.rs", "//! A.\n"),
+    ]);
+    let what = "does not say what it owns";
+    assert_eq!(bare_modules(&tree), [Finding::new("crates/onward/src/a.rs", 1, what)]);
 }

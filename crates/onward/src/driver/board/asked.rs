@@ -1,4 +1,7 @@
 //! The function's side of the board: what `ctx` futures ask, are told and report.
+//!
+//! Owns: a leaf from its first poll to its drop, step numbers, and what is refused as misuse.
+//! Never decides whose turn it is.
 
 use std::sync::Arc;
 use std::task::Waker;

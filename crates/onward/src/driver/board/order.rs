@@ -1,4 +1,6 @@
 //! The driver's side of the board: whose turn it is, who may begin, what is to be recorded.
+//!
+//! Owns: the order of delivery and leave to begin. Never polls; the driver does.
 
 use std::task::Waker;
 

@@ -1,4 +1,7 @@
 //! Claiming: waking what is due, then giving runs to a worker.
+//!
+//! Owns: which runs a claim takes, in what order, and a repeated claim's answer. Never takes a run
+//! for a lost worker.
 
 use super::*;
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
@@ -65,7 +68,8 @@ fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
     let mut bytes = 0;
     for (_, _, run) in queued.into_iter().take(limit) {
         let Some(row) = state.runs.get_mut(&run) else { continue };
-        row.claim(claim.worker, claim.build.clone(), Some(claim.ticket), now);
+        rules::claim(&mut row.run, claim.worker, &claim.build, now);
+        row.ticket = Some(claim.ticket);
         bytes += row.records.iter().map(Record::bytes).sum::<usize>();
         runs.push(row.claimed());
         if bytes > CLAIM_BYTES_MAX {

@@ -284,14 +284,8 @@ impl State {
             .filter(|record| Some(&record.step) == failed_step.as_ref())
             .filter(|record| record.voided_at.is_none());
         voided.for_each(|record| record.voided_at = Some(now));
-        row.run.failure = None;
-        row.run.finished_at = None;
-        row.run.deadline_at = None;
-        row.run.cancel_at = None;
-        row.run.crashes = 0;
-        row.run.stuck_builds.clear();
-        row.run.retried_at = Some(now);
-        row.queue(now);
+        rules::retry(&mut row.run, now);
+        row.ticket = None;
         Ok(())
     }
 
@@ -373,11 +367,8 @@ impl Row {
 
     /// Queues the run at once and counts it as a wake-up.
     fn queue(&mut self, now: Timestamp) {
-        self.release();
-        self.run.state = RunState::Queued;
-        self.run.due_at = Some(now);
-        self.run.waits_for = None;
-        self.run.wakes += 1;
+        rules::queue(&mut self.run, now);
+        self.ticket = None;
     }
 
     /// Takes the run from its holder.

@@ -1,4 +1,7 @@
 //! Writes under a lease: records, and the end of an attempt.
+//!
+//! Owns: the check against the lease, and what each end does to a run. Never refuses a repeat of a
+//! write that was done.
 
 use super::*;
 use crate::{Code, Json};
@@ -128,20 +131,9 @@ fn continue_as(
 ) -> Result<(), Error> {
     let row = state.row_mut(run)?;
     row.run.continued_as = Some(next);
+    let fresh = rules::continuation(row.run.clone(), next, input, now);
     let successor = row.run.successor.take();
-    let old = row.run.clone();
     state.end(run, RunState::Completed, now);
-    let fresh = Run {
-        queue: old.queue,
-        priority: old.priority,
-        key: old.key,
-        tags: old.tags,
-        deadline_at: old.deadline_at,
-        due_at: Some(now),
-        continued_from: Some(run),
-        successor,
-        ..Run::fresh(next, old.workflow, input, now)
-    };
     state.runs.insert(next, Row::of(fresh));
     if let Some(row) = successor.and_then(|id| state.runs.get_mut(&id))
         && let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for
@@ -172,15 +164,8 @@ impl Row {
     }
 
     fn stick(&mut self, code: Code, detail: String, settled: Settled, now: Timestamp) {
-        self.add_stuck_build();
+        rules::add_stuck_build(&mut self.run.stuck_builds, self.run.build.as_deref());
         let code = code.as_str().to_owned();
         self.park(None, Waits::Stuck { code, detail }, settled, now);
-    }
-
-    pub(super) fn add_stuck_build(&mut self) {
-        let build = self.run.build.clone().unwrap_or_default();
-        if !self.run.stuck_builds.contains(&build) {
-            self.run.stuck_builds.push(build);
-        }
     }
 }

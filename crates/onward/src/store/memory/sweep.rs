@@ -1,4 +1,7 @@
 //! Workers coming and going, and what becomes of the runs of those that are gone.
+//!
+//! Owns: the mark that takes a lease away, and taking back what its worker held. Never marks the
+//! worker that sweeps.
 
 use super::*;
 use crate::limits::SWEEP_BATCH_MAX;
@@ -111,7 +114,7 @@ impl Row {
         self.run.due_at = after.due_at;
         self.run.crashes = after.crashes;
         if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
-            self.add_stuck_build();
+            rules::add_stuck_build(&mut self.run.stuck_builds, self.run.build.as_deref());
         }
         self.run.waits_for = after.waits_for;
     }

@@ -1,4 +1,7 @@
 //! Operators' verbs: asking a run to end, and letting a failed or stuck one go on.
+//!
+//! Owns: what these do to a run's row, its records and the run behind it. Never decides whether
+//! they may; `rules` does.
 
 use rusqlite::params;
 
@@ -84,13 +87,8 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
         let params = params![row.no, step, tx.now.as_millis()];
         tx.execute(include_str!("sql/retry_void.sql"), params)?;
     }
-    row.run.finished_at = None;
-    row.run.deadline_at = None;
-    row.run.cancel_at = None;
-    row.run.crashes = 0;
-    row.run.stuck_builds.clear();
-    row.run.retried_at = Some(tx.now);
-    row.queue(tx.now);
+    rules::retry(&mut row.run, tx.now);
+    row.ticket = None;
     row.save(tx.conn)?;
     tx.changed(row.run.id);
     tx.work();

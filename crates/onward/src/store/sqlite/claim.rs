@@ -1,5 +1,8 @@
 //! Claiming: waking what is due, then giving runs to a worker.
 //!
+//! Owns: which runs a claim takes, in what order, and a repeated claim's answer. Never takes a run
+//! for a lost worker.
+//!
 //! A claim walks one index range per queue and workflow that the worker serves, so neither
 //! finished runs nor those of other workers' workflows cost it anything.
 
@@ -9,8 +12,9 @@ use super::fault::Fault;
 use super::row::{self, json_text, run_id, whole_id, worker_blob};
 use super::tx::Tx;
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
+use crate::store::rules;
 use crate::store::{Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
-use crate::{Code, Record, RunState, Timestamp, Waits};
+use crate::{Code, Record, Timestamp, Waits};
 
 /// Gives runs to a worker.
 pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
@@ -180,13 +184,7 @@ fn give(tx: &mut Tx<'_>, claim: &Claim, no: i64, mut claimed: Claimed) -> Result
         params![no, worker_blob(claim.worker), claim.ticket, claim.build, tx.now.as_millis()];
     tx.execute(include_str!("sql/claim_take.sql"), params)?;
     let run = &mut claimed.run;
-    run.state = RunState::Running;
-    run.worker = Some(claim.worker);
-    run.build = Some(claim.build.clone());
-    run.attempt += 1;
-    run.due_at = None;
-    run.waits_for = None;
-    run.started_at.get_or_insert(tx.now);
+    rules::claim(run, claim.worker, &claim.build, tx.now);
     claimed.lease.attempt = run.attempt;
     tx.changed(claimed.run.id);
     Ok(claimed)
@@ -243,9 +241,7 @@ fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(
     .unwrap_or_default();
     let builds = builds.and_then(|text| serde_json::from_str(&text).ok());
     let mut builds: Vec<String> = builds.unwrap_or_default();
-    if !builds.contains(&claim.build) {
-        builds.push(claim.build.clone());
-    }
+    rules::add_stuck_build(&mut builds, Some(&claim.build));
     let waits_for: Waits = row::corrupt(fault);
     let params =
         params![no, json_text(&waits_for)?, Code::CorruptRecord.as_str(), json_text(&builds)?];

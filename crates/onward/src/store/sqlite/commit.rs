@@ -31,14 +31,14 @@ pub(super) trait Write: Send {
 }
 
 /// A verb with its arguments, and the caller that waits for it.
-pub(super) struct Job<T, F> {
+pub(super) struct VerbWrite<T, F> {
     verb: F,
     points: Option<Points>,
     answer: Option<Result<T, Error>>,
     caller: Option<oneshot::Sender<Result<T, Error>>>,
 }
 
-impl<T, F> Job<T, F> {
+impl<T, F> VerbWrite<T, F> {
     pub(super) fn new(verb: F, points: Option<Points>) -> Self {
         Self { verb, points, answer: None, caller: None }
     }
@@ -51,7 +51,7 @@ impl<T, F> Job<T, F> {
     }
 }
 
-impl<T, F> Write for Job<T, F>
+impl<T, F> Write for VerbWrite<T, F>
 where
     T: Send,
     F: FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send,

@@ -30,11 +30,16 @@ pub(super) fn get(conn: &Connection, which: &Which, now: Timestamp) -> Result<Op
     Ok(row.map(|row| row.run))
 }
 
+/// Leaves out the runs whose id is damaged, in the statement: a page is as full without them.
+const WHOLE_ID: &str = "typeof(r.id) = 'blob' and length(r.id) = 16";
+
 /// A page of runs, newest first. A run that cannot be read is shown as far as it can be, stuck
-/// with `corrupt_record`, so that one bad row does not hide the others.
+/// with `corrupt_record`, so that one bad row does not hide the others; one whose id is damaged
+/// cannot be named and is left out.
 pub(super) fn list(conn: &Connection, query: &Query) -> Result<RunPage, Fault> {
     let limit = query.limit.clamp(1, PAGE_ROWS_MAX);
     let mut conditions = Conditions::of(&query.filter);
+    conditions.texts.push(WHOLE_ID.to_owned());
     if let Some(before) = query.before {
         conditions.add("r.id < ?", Value::Blob(run_blob(before).to_vec()));
     }
@@ -108,9 +113,6 @@ impl Conditions {
     }
 
     fn clause(&self) -> String {
-        if self.texts.is_empty() {
-            return String::new();
-        }
         format!("where {}\n", self.texts.join("\nand "))
     }
 }
@@ -152,19 +154,33 @@ fn numbered(conn: &Connection, run: RunId) -> Result<(i64, i64), Fault> {
     Ok(found.ok_or(Error::NotFound)?)
 }
 
-/// Counts of runs, and the workers.
+/// Counts of runs, and the workers; what cannot be read is left out.
 pub(super) fn stats(conn: &Connection) -> Result<Stats, Fault> {
     let mut stats = Stats::default();
-    let counts = row::all(conn, include_str!("sql/stats_states.sql"), [], counted)?;
+    let counts = readable(conn, include_str!("sql/stats_states.sql"), counted)?;
     for (state, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        let state: RunState = state.parse().map_err(Fault::data)?;
-        *stats.runs.entry(state).or_default() += count;
+        if let Ok(state) = state.parse::<RunState>() {
+            *stats.runs.entry(state).or_default() += count;
+        }
     }
-    for (queue, count) in row::all(conn, include_str!("sql/stats_queues.sql"), [], counted)? {
+    for (queue, count) in readable(conn, include_str!("sql/stats_queues.sql"), counted)? {
         *stats.queued.entry(queue).or_default() += count;
     }
-    stats.workers = row::all(conn, include_str!("sql/stats_workers.sql"), [], worker)?;
+    stats.workers = readable(conn, include_str!("sql/stats_workers.sql"), worker)?;
     Ok(stats)
+}
+
+/// Every row of a query that can be read.
+fn readable<T>(
+    conn: &Connection,
+    sql: &str,
+    decode: impl Fn(&rusqlite::Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let rows = row::all(conn, sql, [], |row| match decode(row) {
+        Err(Fault::Data(_)) => Ok(None),
+        read => read.map(Some),
+    })?;
+    Ok(rows.into_iter().flatten().collect())
 }
 
 fn counted(row: &rusqlite::Row<'_>) -> Result<(String, u64), Fault> {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::alive::Alive;
-use self::commit::{Job, Points};
+use self::commit::{Points, VerbWrite};
 use self::fault::Fault;
 use self::log::Log;
 use self::reader::Readers;
@@ -57,6 +57,15 @@ pub struct SqliteStore {
 }
 
 /// How a store is opened.
+///
+/// ```no_run
+/// use onward::store::{SqliteOptions, SqliteStore};
+/// use std::time::Duration;
+///
+/// let options = SqliteOptions { busy_timeout: Duration::from_secs(30), ..SqliteOptions::default() };
+/// let store = SqliteStore::open_with("onward.db", options)?;
+/// # Ok::<(), onward::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     /// Where its times come from.
@@ -105,6 +114,7 @@ impl SqliteStore {
     }
 
     /// Commits of this store so far, for tests of how writes are gathered.
+    #[cfg(feature = "conformance")]
     #[doc(hidden)]
     pub fn commits(&self) -> u64 {
         self.writer.commits()
@@ -112,6 +122,7 @@ impl SqliteStore {
 
     /// Reads or sets a setting of the connection that writes, for tests of durability and of a
     /// full disk.
+    #[cfg(feature = "conformance")]
     #[doc(hidden)]
     pub fn writer_pragma(&self, pragma: &str) -> Option<i64> {
         let conn = self.writer.connection();
@@ -122,14 +133,14 @@ impl SqliteStore {
         &self,
         verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Answer<'static, T> {
-        self.writer.submit(Job::new(verb, None), Size::Small)
+        self.writer.submit(VerbWrite::new(verb, None), Size::Small)
     }
 
     fn large<T: Send + 'static>(
         &self,
         verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Answer<'static, T> {
-        self.writer.submit(Job::new(verb, None), Size::Large)
+        self.writer.submit(VerbWrite::new(verb, None), Size::Large)
     }
 
     /// Workers that are not lost and whose process, on this machine, is gone.
@@ -153,8 +164,8 @@ impl Store for SqliteStore {
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
         let size = if runs.len() <= SMALL_START { Size::Small } else { Size::Large };
         let points = Points { before: "start.before_commit", after: "start.after_commit" };
-        let job = Job::new(move |tx: &mut Tx<'_>| start::start(tx, &runs), Some(points));
-        self.writer.submit(job, size)
+        let write = VerbWrite::new(move |tx: &mut Tx<'_>| start::start(tx, &runs), Some(points));
+        self.writer.submit(write, size)
     }
 
     fn join(&self, worker: NewWorker) -> Answer<'_, ()> {
@@ -188,20 +199,20 @@ impl Store for SqliteStore {
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claims> {
         let points = Points { before: "claim.before_commit", after: "claim.after_commit" };
-        let job = Job::new(move |tx: &mut Tx<'_>| claim::claim(tx, &claim), Some(points));
-        self.writer.submit(job, Size::Large)
+        let write = VerbWrite::new(move |tx: &mut Tx<'_>| claim::claim(tx, &claim), Some(points));
+        self.writer.submit(write, Size::Large)
     }
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
         let points = Points { before: "record.before_commit", after: "record.after_commit" };
         let verb = move |tx: &mut Tx<'_>| record::record(tx, lease, &records);
-        self.writer.submit(Job::new(verb, Some(points)), Size::Small)
+        self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Small)
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
         let points = Points { before: "settle.before_commit", after: "settle.after_commit" };
         let verb = move |tx: &mut Tx<'_>| settle::settle(tx, lease, &settle);
-        self.writer.submit(Job::new(verb, Some(points)), Size::Small)
+        self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Small)
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {

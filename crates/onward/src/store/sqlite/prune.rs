@@ -1,4 +1,6 @@
 //! Deleting runs that ended long ago, with all that belongs to them.
+//!
+//! Owns: which rows belong to a run. Never deletes a run that has not ended.
 
 use std::collections::BTreeMap;
 

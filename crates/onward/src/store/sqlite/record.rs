@@ -1,4 +1,6 @@
 //! Records: what a step did, written once, under a lease.
+//!
+//! Owns: the check against the lease, and telling a repeat from a clash. Never changes a record.
 
 use std::borrow::Cow;
 

@@ -8,6 +8,7 @@ use rusqlite::{Connection, Params, params};
 
 use super::fault::Fault;
 use crate::limits::SUSPECT_CRASHES;
+use crate::store::rules;
 use crate::{Code, Entry, Failure, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
@@ -32,11 +33,8 @@ pub(super) struct Row {
 impl Row {
     /// Queues the run at once and counts it as a wake-up.
     pub(super) fn queue(&mut self, now: Timestamp) {
-        self.release();
-        self.run.state = RunState::Queued;
-        self.run.due_at = Some(now);
-        self.run.waits_for = None;
-        self.run.wakes += 1;
+        rules::queue(&mut self.run, now);
+        self.ticket = None;
     }
 
     /// Takes the run from its holder.

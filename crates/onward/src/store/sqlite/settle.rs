@@ -1,4 +1,7 @@
 //! The end of an attempt, with its last records.
+//!
+//! Owns: what each end does to a run's row, and the trace by which a repeat is known. Never
+//! settles for whoever does not hold the run.
 
 use rusqlite::params;
 
@@ -8,8 +11,9 @@ use super::record::{add, holds};
 use super::row::{self, json_text, run_blob, run_id, waits_columns};
 use super::start::insert_run;
 use super::tx::Tx;
+use crate::store::rules;
 use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
-use crate::{Json, Run, RunId, RunState, Timestamp, Waits};
+use crate::{Json, RunId, RunState, Timestamp, Waits};
 
 /// A run's row, as far as the end of an attempt needs it.
 struct Held {
@@ -70,7 +74,7 @@ fn settled_before(tx: &Tx<'_>, lease: Lease, held: &Held) -> Result<Option<Settl
         return settled.map(|text| settled_of(&text)).transpose();
     }
     // An attempt without a trace whose number is the last of a finished run is what ended it.
-    let ended = matches!(held.state.as_str(), "completed" | "failed" | "cancelled")
+    let ended = held.state.parse().is_ok_and(RunState::is_final)
         && held.attempt == lease.attempt
         && lease.attempt > 0;
     Ok(ended.then_some(Settled::AsSaid))
@@ -170,16 +174,7 @@ fn continue_as(
         None::<[u8; 16]>
     ];
     tx.execute(include_str!("sql/settle_end.sql"), params)?;
-    let fresh = Run {
-        queue: old.queue,
-        priority: old.priority,
-        key: old.key,
-        tags: old.tags,
-        deadline_at: old.deadline_at,
-        continued_from: Some(run),
-        successor: held.successor,
-        ..Run::fresh(next, old.workflow, input.clone(), tx.now)
-    };
+    let fresh = rules::continuation(old, next, input.clone(), tx.now);
     let no = insert_run(tx, &fresh)?;
     let params = params![fresh.workflow, fresh.key, held.no, no];
     tx.execute(include_str!("sql/continue_key.sql"), params)?;
@@ -270,9 +265,6 @@ fn stuck_builds_with(held: &Held) -> Result<String, Fault> {
         Some(text) => serde_json::from_str(text).map_err(Fault::data)?,
         None => Vec::new(),
     };
-    let build = held.build.clone().unwrap_or_default();
-    if !builds.contains(&build) {
-        builds.push(build);
-    }
+    rules::add_stuck_build(&mut builds, held.build.as_deref());
     json_text(&builds)
 }

@@ -1,4 +1,7 @@
 //! Starting runs, and what a key does to a start.
+//!
+//! Owns: new runs, their keys, and the audit of duplicates. Never decides what a key that is in
+//! use means; `rules` does.
 
 use rusqlite::params;
 
@@ -9,7 +12,7 @@ use super::tx::Tx;
 use crate::limits::DUPLICATES_KEPT_MAX;
 use crate::store::rules::{self, KeyMet};
 use crate::store::{Conflict, Error, NewKey, NewRun, Started, StartedHow};
-use crate::{Run, RunId, RunState, Timestamp, Waits};
+use crate::{Run, RunId, RunState, Timestamp};
 
 /// Starts runs. A refused one does not refuse the others.
 pub(super) fn start(
@@ -70,22 +73,16 @@ fn meet_key(
     holder: Row,
     same_input: bool,
 ) -> Result<Started, Fault> {
-    let (run, at) = (holder.run.id, holder.run.created_at);
     let met = rules::key_met(key.on_conflict, same_input, &holder.run);
+    let answer = met.answer(&holder.run, new.id, tx.now);
     match met {
-        KeyMet::Replace => return replace(tx, new, holder),
-        KeyMet::Retry => {
-            cancel::retry_row(tx, holder)?;
-            return Ok(Started { run, how: StartedHow::Retried, at });
+        KeyMet::Replace => replace(tx, new, holder)?,
+        KeyMet::Retry => cancel::retry_row(tx, holder)?,
+        KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {
+            add_duplicate(tx, &holder, new, same_input)?;
         }
-        KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {}
     }
-    add_duplicate(tx, &holder, new, same_input)?;
-    match met {
-        KeyMet::OtherInput => Err(Error::Conflict(Conflict::KeyInput { run }).into()),
-        KeyMet::Taken => Err(Error::Conflict(Conflict::KeyTaken { run }).into()),
-        _ => Ok(Started { run, how: StartedHow::Existing, at }),
-    }
+    Ok(answer?)
 }
 
 fn add_duplicate(tx: &Tx<'_>, holder: &Row, new: &NewRun, same_input: bool) -> Result<(), Fault> {
@@ -101,14 +98,9 @@ fn add_duplicate(tx: &Tx<'_>, holder: &Row, new: &NewRun, same_input: bool) -> R
     Ok(())
 }
 
-/// Ends the run that has the key and starts the new one behind it: behind the run that one was
-/// itself waiting for, if it ends at once.
-fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<Started, Fault> {
-    let old = holder.run.id;
-    let ahead = match &holder.run.waits_for {
-        Some(Waits::Behind { run, .. }) => *run,
-        _ => old,
-    };
+/// Ends the run that has the key and starts the new one behind it.
+fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<(), Fault> {
+    let ahead = rules::ahead(&holder.run);
     match cancel::cancel_row(tx, holder) {
         Ok(()) | Err(Fault::Refused(Error::Conflict(Conflict::Finished { .. }))) => {}
         Err(fault) => return Err(fault),
@@ -124,23 +116,18 @@ fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<Started, Fault>
     }
     // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
     let new = NewRun { claimant: None, ..new.clone() };
-    let started = insert(tx, &new, behind)?;
-    Ok(Started { how: StartedHow::Replaced(old), ..started })
+    insert(tx, &new, behind)?;
+    Ok(())
 }
 
 fn insert(tx: &mut Tx<'_>, new: &NewRun, behind: Option<RunId>) -> Result<Started, Fault> {
-    let mut run = fresh(new, behind, tx.now);
+    let mut run = rules::fresh(new, behind, tx.now);
     let mut how = StartedHow::New;
     if let Some(claimant) = &new.claimant
         && run.state == RunState::Queued
         && !tx.is_lost(claimant.worker)?
     {
-        run.state = RunState::Running;
-        run.worker = Some(claimant.worker);
-        run.build = Some(claimant.build.clone());
-        run.attempt = 1;
-        run.due_at = None;
-        run.started_at = Some(tx.now);
+        rules::claim(&mut run, claimant.worker, &claimant.build, tx.now);
         how = StartedHow::Claimed;
     }
     let no = insert_run(tx, &run)?;
@@ -150,29 +137,6 @@ fn insert(tx: &mut Tx<'_>, new: &NewRun, behind: Option<RunId>) -> Result<Starte
         tx.execute(include_str!("sql/start_key.sql"), params)?;
     }
     Ok(Started { run: new.id, how, at: tx.now })
-}
-
-fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run {
-    let start = rules::start_time(new.start_at, now);
-    let (state, waits_for, due_at) = match behind {
-        Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
-        None => {
-            let (state, waits_for) = rules::state_at_start(start, now);
-            (state, waits_for, Some(start))
-        }
-    };
-    let timeout = |ms| Timestamp::from_millis(start.as_millis().saturating_add(ms));
-    Run {
-        state,
-        waits_for,
-        due_at,
-        deadline_at: new.timeout_ms.map(timeout),
-        key: new.key.as_ref().map(|key| key.key.clone()),
-        tags: new.tags.clone(),
-        queue: new.queue.clone(),
-        priority: new.priority,
-        ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), now)
-    }
 }
 
 /// Adds a run's row, its input and its tags, and gives the run's number.

@@ -1,11 +1,14 @@
 //! Workers coming and going, and what becomes of the runs of those that are gone.
+//!
+//! Owns: the mark that takes a lease away, and taking back what its worker held. Never marks the
+//! worker that sweeps.
 
 use rusqlite::params;
 
 use super::cancel::keep_trace;
 use super::claim::{served, wake_due};
 use super::fault::Fault;
-use super::row::{self, Row, json_text, run_id, whole_id, worker_blob, worker_id};
+use super::row::{self, json_text, run_id, whole_id, worker_blob, worker_id};
 use super::tx::Tx;
 use crate::limits::SWEEP_BATCH_MAX;
 use crate::store::rules;
@@ -159,20 +162,13 @@ fn lose(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
     row.run.due_at = after.due_at;
     row.run.crashes = after.crashes;
     if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
-        add_stuck_build(&mut row);
+        rules::add_stuck_build(&mut row.run.stuck_builds, row.run.build.as_deref());
     }
     row.run.waits_for = after.waits_for;
     row.save(tx.conn)?;
     tx.changed(row.run.id);
     tx.work();
     Ok(())
-}
-
-fn add_stuck_build(row: &mut Row) {
-    let build = row.run.build.clone().unwrap_or_default();
-    if !row.run.stuck_builds.contains(&build) {
-        row.run.stuck_builds.push(build);
-    }
 }
 
 fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::commit::{self, Job, Write};
+use super::commit::{self, VerbWrite, Write};
 use super::fault::Fault;
 use super::log::Log;
 use super::tx::Tx;
@@ -144,13 +144,13 @@ impl Writer {
 
     /// Submits a write. Its place among the writes is taken here, at the call; it is made when the
     /// answer is first polled or dropped, or sooner.
-    pub(super) fn submit<T, F>(&self, mut job: Job<T, F>, size: Size) -> Answer<'static, T>
+    pub(super) fn submit<T, F>(&self, mut write: VerbWrite<T, F>, size: Size) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        let receiver = job.receiver();
-        let place = self.shared.push(Box::new(job), size);
+        let receiver = write.receiver();
+        let place = self.shared.push(Box::new(write), size);
         Box::pin(Submitted { shared: Arc::clone(&self.shared), receiver, place })
     }
 
@@ -168,6 +168,7 @@ impl Writer {
     }
 
     /// The connection, for settings that tests read and change.
+    #[cfg(feature = "conformance")]
     pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
         lock(&self.shared.conn)
     }
