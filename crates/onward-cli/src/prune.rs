@@ -65,14 +65,9 @@ impl PruneArgs {
     }
 
     fn prune(&self) -> Prune {
-        let named: Vec<_> = self.state.iter().map(|state| RunState::from(*state)).collect();
-        let finals = RunState::ALL.into_iter().filter(|state| state.is_final());
-        Prune {
-            older_than_ms: i64::try_from(self.older_than.as_millis()).unwrap_or(i64::MAX),
-            states: if named.is_empty() { finals.collect() } else { named },
-            limit: onward::limits::PRUNE_BATCH_MAX,
-            dry_run: self.dry_run,
-        }
+        let states = self.state.iter().map(|state| RunState::from(*state));
+        let prune = Prune::older_than(self.older_than).states(states);
+        if self.dry_run { prune.dry_run() } else { prune }
     }
 }
 
