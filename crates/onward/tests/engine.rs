@@ -1,11 +1,14 @@
 //! The engine through its public face, on the memory store.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use onward::{Code, Ctx, Failure, Onward, Retry, RunState, Workflow};
+use onward::limits::{REFUSALS_KEPT_MAX, START_BATCH_MAX};
+use onward::store::MemoryStore;
+use onward::{Clock, Code, Ctx, Failure, Onward, Retry, RunState, TestClock, Workflow};
 
 const ADD: Workflow<(u32, u32), u32> = Workflow::named("add");
 
@@ -89,27 +92,151 @@ async fn a_final_failure_fails_the_run_and_retry_goes_on() {
     worker.shutdown().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_cancel_reaches_a_running_body() {
-    const LONG: Workflow<(), ()> = Workflow::named("long");
-    let onward = Onward::open("memory:").await.unwrap();
-    let worker = onward
-        .worker()
-        .serve(LONG, async |ctx: Ctx, ()| {
-            ctx.step("long", async |step| {
+/// Serves a body that ends only when it is told that its run is asked to end.
+async fn serve_listener(onward: &Onward) -> (onward::Worker, Arc<AtomicU32>) {
+    let told = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&told);
+    let worker = onward.worker().cancel_grace(Duration::from_secs(3600));
+    let worker = worker.serve(LISTEN, move |ctx: Ctx, ()| {
+        let seen = Arc::clone(&seen);
+        async move {
+            ctx.step("listen", async |step| {
                 step.cancelled().await;
+                seen.fetch_add(1, Ordering::SeqCst);
                 Err::<(), _>(Failure::fatal("stopped"))
             })
             .await
-        })
-        .start()
-        .await
-        .unwrap();
-    let run = onward.start(LONG, &()).await.unwrap();
+        }
+    });
+    (worker.start().await.unwrap(), told)
+}
+
+const LISTEN: Workflow<(), ()> = Workflow::named("listen");
+
+#[tokio::test]
+async fn a_cancel_reaches_a_running_body() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let (worker, told) = serve_listener(&onward).await;
+    let run = onward.start(LISTEN, &()).await.unwrap();
+    // A run without a record that is not claimed yet would end without its body.
+    while run.status().await.unwrap().state != RunState::Running {
+        tokio::task::yield_now().await;
+    }
     run.cancel().await.unwrap();
     assert_eq!(run.result().await.unwrap_err().code(), Code::RunCancelled);
-    assert_eq!(run.status().await.unwrap().state, RunState::Cancelled);
+    assert_eq!(told.load(Ordering::SeqCst), 1);
     worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deadline_reaches_a_running_body() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let (worker, told) = serve_listener(&onward).await;
+    let run = onward.start(LISTEN, &()).timeout(Duration::from_millis(50)).await.unwrap();
+    let error = run.result().await.unwrap_err();
+    assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()));
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_cannot_serve_is_refused() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let code = async |worker: onward::WorkerBuilder| worker.start().await.unwrap_err().code();
+    assert_eq!(code(onward.worker()).await, Code::NothingServed);
+    let twice = onward.worker().serve(ADD, add).serve(ADD, add);
+    assert_eq!(code(twice).await, Code::WorkflowServedTwice);
+    let options = [
+        onward.worker().serve(ADD, add).concurrency(0),
+        onward.worker().serve(ADD, add).lease(Duration::from_millis(1)),
+        onward.worker().serve(ADD, add).queues(Vec::<String>::new()),
+    ];
+    for worker in options {
+        assert_eq!(code(worker).await, Code::InvalidOption);
+    }
+    assert_eq!(code(onward.worker().serve(ADD, add).queues([""])).await, Code::InvalidName);
+    assert_eq!(code(onward.worker().serve(ADD, add).build("")).await, Code::InvalidName);
+}
+
+#[tokio::test]
+async fn a_key_expires_and_a_start_time_is_kept() {
+    let clock = TestClock::new();
+    let store = MemoryStore::with_clock(Arc::new(clock.clone()));
+    let onward = Onward::with_store(Arc::new(store));
+    let hour = Duration::from_secs(3600);
+    let start = || onward.start(ADD, &(1, 2)).key("k").key_ttl(hour);
+    let first = start().await.unwrap();
+    assert_eq!(start().await.unwrap().id(), first.id());
+    clock.advance(hour + Duration::from_millis(1));
+    assert_ne!(start().await.unwrap().id(), first.id());
+    let at = clock.now() + hour;
+    let later = onward.start(ADD, &(1, 2)).at(at).await.unwrap();
+    assert_eq!(later.status().await.unwrap().due_at, Some(at));
+    assert_eq!(later.status().await.unwrap().state, RunState::Waiting);
+}
+
+#[tokio::test]
+async fn a_sleep_until_a_time_ends_at_it_and_a_past_one_at_once() {
+    const WAKE: Workflow<(), bool> = Workflow::named("wake");
+    let clock = TestClock::new();
+    let store = MemoryStore::with_clock(Arc::new(clock.clone()));
+    let onward = Onward::with_store(Arc::new(store));
+    let worker = onward.worker().serve(WAKE, async |ctx: Ctx, ()| {
+        let begun = ctx.now();
+        ctx.sleep_until(begun).await;
+        ctx.sleep_until(begun + Duration::from_secs(24 * 3600)).await;
+        Ok(ctx.now() >= begun + Duration::from_secs(24 * 3600))
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WAKE, &()).await.unwrap();
+    while run.status().await.unwrap().state != RunState::Waiting {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    clock.advance(Duration::from_secs(24 * 3600));
+    assert!(run.result().await.unwrap());
+    worker.shutdown().await.unwrap();
+}
+
+/// Counts how far the source is ahead of what is started: that is what memory holds.
+#[tokio::test]
+async fn start_many_tells_its_progress_and_takes_only_a_batch_at_a_time() {
+    const ITEM: Workflow<u32, ()> = Workflow::named("item");
+    let onward = Onward::open("memory:").await.unwrap();
+    let taken = Arc::new(AtomicU32::new(0));
+    let (source, seen) = (Arc::clone(&taken), Arc::clone(&taken));
+    let items = (0..1_700_u32).inspect(move |_| {
+        source.fetch_add(1, Ordering::SeqCst);
+    });
+    let calls = Arc::new(AtomicU32::new(0));
+    let called = Arc::clone(&calls);
+    let started = onward
+        .start_many(ITEM, items)
+        .key(|item| if item % 2 == 0 { format!("even-{item}") } else { String::new() })
+        .on_progress(move |progress| {
+            called.fetch_add(1, Ordering::SeqCst);
+            let ahead = u64::from(seen.load(Ordering::SeqCst)) - progress.items;
+            assert!(ahead <= START_BATCH_MAX as u64, "{ahead} items ahead");
+        })
+        .await
+        .unwrap();
+    assert_eq!((started.started, started.existing, started.refused), (850, 0, 850));
+    assert_eq!((started.refusals.len(), started.refusals[0].item), (REFUSALS_KEPT_MAX, 1));
+    assert_eq!(calls.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn start_many_does_not_hold_items_back_for_a_slow_stream() {
+    const ITEM: Workflow<u32, ()> = Workflow::named("item");
+    let onward = Onward::open("memory:").await.unwrap();
+    let (send, mut receive) = tokio::sync::mpsc::channel(10);
+    let stream = futures::stream::poll_fn(move |cx| receive.poll_recv(cx));
+    let starting = tokio::spawn(onward.start_stream(ITEM, stream).into_future());
+    send.send(7).await.unwrap();
+    while onward.list(onward::Query::default()).await.unwrap().runs.is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(send);
+    assert_eq!(starting.await.unwrap().unwrap().started, 1);
 }
 
 #[tokio::test]

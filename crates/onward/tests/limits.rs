@@ -1,10 +1,13 @@
-//! The limits of a run's history, reached for real.
+//! Limits that are reached for real: of a run's history, and of a poll.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::sync::{Arc, Mutex};
 
 use futures::future::try_join_all;
-use onward::limits::{HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, PAYLOAD_BYTES_MAX};
+use onward::limits::{
+    BLOCKING_POLL_WARN, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, PAYLOAD_BYTES_MAX,
+    RESTLESS_POLLS_MAX,
+};
 use onward::{Code, Ctx, Failure, Onward, RunState, Workflow};
 
 const COUNT: Workflow<usize, usize> = Workflow::named("count");
@@ -24,6 +27,59 @@ impl std::io::Write for Log {
     }
 }
 
+impl Log {
+    /// Listens to what this thread logs.
+    fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let written = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || written.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_poll_that_holds_its_thread_is_named() {
+    const BLOCK: Workflow<(), ()> = Workflow::named("block");
+    let (log, _guard) = Log::listen();
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(BLOCK, async |_: Ctx, ()| {
+        std::thread::sleep(BLOCKING_POLL_WARN * 2);
+        Ok(())
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(BLOCK, &()).await.unwrap();
+    run.result().await.unwrap();
+    let text = log.text();
+    assert!(text.contains("held its thread") && text.contains(&run.id().to_string()), "{text}");
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_function_that_never_rests_is_named() {
+    const SPIN: Workflow<(), ()> = Workflow::named("spin");
+    let (log, _guard) = Log::listen();
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(SPIN, async |_: Ctx, ()| {
+        let mut left = RESTLESS_POLLS_MAX + 1;
+        std::future::poll_fn(|cx| {
+            left -= 1;
+            cx.waker().wake_by_ref();
+            if left == 0 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        Ok(())
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(SPIN, &()).await.unwrap();
+    run.result().await.unwrap();
+    assert!(log.text().contains("wakes itself again and again"), "{}", log.text());
+    worker.shutdown().await.unwrap();
+}
+
 /// Takes steps in batches, so that they share commits.
 async fn count(ctx: Ctx, steps: usize) -> Result<usize, Failure> {
     let mut left = steps;
@@ -38,10 +94,7 @@ async fn count(ctx: Ctx, steps: usize) -> Result<usize, Failure> {
 
 #[tokio::test]
 async fn a_history_is_full_at_its_limit_and_warns_before() {
-    let log = Log::default();
-    let written = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || written.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::listen();
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("onward.db").display());
     let onward = Onward::open(&url).await.unwrap();
@@ -49,8 +102,7 @@ async fn a_history_is_full_at_its_limit_and_warns_before() {
 
     let fits = onward.start(COUNT, &HISTORY_RECORDS_MAX).await.unwrap();
     assert_eq!(fits.result().await.unwrap(), HISTORY_RECORDS_MAX);
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(text.contains("80 % of its limit"), "{text}");
+    assert!(log.text().contains("80 % of its limit"), "{}", log.text());
 
     let over = onward.start(COUNT, &(HISTORY_RECORDS_MAX + 1)).await.unwrap();
     let error = over.result().await.unwrap_err();

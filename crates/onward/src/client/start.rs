@@ -16,6 +16,7 @@ use super::{Inner, RunHandle, check_names};
 use crate::clock::millis;
 use crate::error::{check_name, check_text};
 use crate::limits::{QUEUE_DEFAULT, TAG_VALUE_BYTES_MAX, TAGS_MAX};
+use crate::store::rules;
 use crate::store::{
     self, Claimed, End, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
 };
@@ -257,8 +258,7 @@ async fn start_claimed(
     if started.how == StartedHow::Claimed {
         run.created_at = started.at;
         run.started_at = Some(started.at);
-        run.deadline_at =
-            timeout_ms.map(|ms| Timestamp::from_millis(started.at.as_millis().saturating_add(ms)));
+        run.deadline_at = rules::deadline(started.at, timeout_ms);
         let claimed = Claimed {
             lease,
             run,
