@@ -17,16 +17,8 @@ mod start_to_result;
 mod steps;
 mod waiting_memory;
 
-use std::alloc::System;
-
-use cap::Cap;
-
 use crate::arguments::{Arguments, Format};
 use crate::bench::{Bench, Fallible, Measured};
-
-/// The heap, counted.
-#[global_allocator]
-static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 #[tokio::main]
 async fn main() -> Fallible<()> {

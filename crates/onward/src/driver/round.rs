@@ -119,9 +119,8 @@ impl Driver {
             return false;
         }
         let Some(draft) = self.board.take_drafts().pop() else { return false };
-        let leaf = draft.leaf;
-        let record = self.place(draft);
-        self.board.recorded(leaf, &record);
+        let (placed, record) = self.place(draft);
+        self.board.recorded(placed);
         self.eager = Some(record);
         true
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::board::{Draft, LeafId};
+use super::board::{Draft, Placed};
 use super::wake::Here;
 use super::{Driver, Verdict};
 use crate::Record;
@@ -21,9 +21,8 @@ const AGAIN_MAX: Duration = Duration::from_secs(1);
 
 /// A write that is on its way.
 pub(super) struct InFlight {
-    records: Vec<Record>,
-    /// The leaves that wait for it, beside their records.
-    leaves: Vec<LeafId>,
+    /// What the leaves that wait for it are told then.
+    placed: Vec<Placed>,
     /// Whether the function has seen it already.
     eager: bool,
     answer: BoxFuture<'static, Result<(), store::Error>>,
@@ -38,16 +37,19 @@ impl InFlight {
 
 impl Driver {
     /// Gives a draft its place in the run's history.
-    pub(super) fn place(&mut self, draft: Draft) -> Record {
+    pub(super) fn place(&mut self, draft: Draft) -> (Placed, Record) {
         self.last_seq += 1;
         self.last_at = self.last_at.max(self.setting.store.clock().now());
-        Record {
+        let (leaf, kind) = (draft.leaf, draft.entry.kind());
+        let placed = Placed { leaf, seq: self.last_seq, at: self.last_at, kind };
+        let record = Record {
             try_number: draft.try_number,
             attempt: self.lease.attempt,
             began_at: draft.began_at,
             foreign: self.board.wakes.take_foreign(),
             ..Record::new(self.last_seq, &*draft.step, draft.entry, self.last_at)
-        }
+        };
+        (placed, record)
     }
 
     /// Sends what is to be recorded, if nothing is on its way: what comes in meanwhile goes
@@ -59,24 +61,25 @@ impl Driver {
         let eager = self.eager.take();
         let was_eager = eager.is_some();
         let mut records: Vec<Record> = eager.into_iter().collect();
-        let mut leaves = Vec::new();
+        let mut placed = Vec::new();
         for draft in self.board.take_drafts() {
-            leaves.push(draft.leaf);
-            records.push(self.place(draft));
+            let (place, record) = self.place(draft);
+            placed.push(place);
+            records.push(record);
         }
         if records.is_empty() {
             return;
         }
         let store = Arc::clone(&self.setting.store);
-        let answer = Box::pin(record(store, self.lease, records.clone()));
-        self.in_flight = Some(InFlight { records, leaves, eager: was_eager, answer });
+        let answer = Box::pin(record(store, self.lease, records));
+        self.in_flight = Some(InFlight { placed, eager: was_eager, answer });
     }
 
     /// What is not sent yet, for the write that settles the attempt.
     pub(super) fn unsent(&mut self) -> Vec<Record> {
         let mut records: Vec<Record> = self.eager.take().into_iter().collect();
         for draft in self.board.take_drafts() {
-            records.push(self.place(draft));
+            records.push(self.place(draft).1);
         }
         records
     }
@@ -95,9 +98,7 @@ impl Driver {
         match answer {
             Ok(()) => {
                 let _here = Here::enter(Here::Function(self.board.wakes.token));
-                let seen = in_flight.records.len() - in_flight.leaves.len();
-                let waiting = in_flight.leaves.iter().zip(&in_flight.records[seen..]);
-                waiting.for_each(|(leaf, record)| self.board.recorded(*leaf, record));
+                in_flight.placed.into_iter().for_each(|placed| self.board.recorded(placed));
                 Poll::Ready(Ok(()))
             }
             Err(store::Error::LeaseLost) => Poll::Ready(Err(Verdict::LeaseLost)),

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::past::Past;
 use super::wake::Wakes;
 use crate::store::Store;
-use crate::{Code, Entry, Json, Record, RunId, Timestamp};
+use crate::{Code, Entry, Json, Record, RecordKind, RunId, Timestamp};
 
 /// The name of a leaf within its run's execution.
 pub(crate) type LeafId = u64;
@@ -129,6 +129,15 @@ pub(crate) struct Draft {
     pub(crate) entry: Entry,
     pub(crate) try_number: u32,
     pub(crate) began_at: Timestamp,
+}
+
+/// A draft that has its place in the history.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed {
+    pub(crate) leaf: LeafId,
+    pub(crate) seq: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) kind: RecordKind,
 }
 
 /// Why a run cannot go on under this build.

@@ -4,10 +4,10 @@
 
 use std::task::Waker;
 
-use super::{Board, Draft, Inner, LeafId, LeafKind, Phase, Trouble, Usage};
+use super::{Board, Draft, Inner, LeafId, LeafKind, Phase, Placed, Trouble, Usage};
 use crate::driver::past::Leftover;
 use crate::limits::{HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, HISTORY_WARN_PERCENT};
-use crate::{Entry, Json, Record, RunId, Timestamp, Waits};
+use crate::{Json, RecordKind, RunId, Timestamp, Waits};
 
 impl Board {
     /// Makes the next recorded result visible, if somebody waits for one.
@@ -96,13 +96,14 @@ impl Board {
     }
 
     /// Lets a leaf have the result that it reported, now that it has its place in the order.
-    pub(crate) fn recorded(&self, id: LeafId, record: &Record) {
+    pub(crate) fn recorded(&self, placed: Placed) {
+        let Placed { leaf: id, seq, at, kind } = placed;
         let mut inner = self.lock();
         let Some(leaf) = inner.leaves.get_mut(&id) else { return };
-        if record.entry.kind().is_final() {
-            leaf.phase = Phase::Recorded { seq: record.seq, at: record.at, record: None };
-            inner.ready.insert(record.seq, id);
-        } else if matches!(record.entry, Entry::Began) {
+        if kind.is_final() {
+            leaf.phase = Phase::Recorded { seq, at, record: None };
+            inner.ready.insert(seq, id);
+        } else if kind == RecordKind::Began {
             let waker = inner.allow(id);
             drop(inner);
             waker.into_iter().for_each(Waker::wake);
