@@ -85,7 +85,8 @@ pub(crate) fn print_note(note: &dyn fmt::Display) {
 fn exit_of(code: Code) -> Exit {
     match code {
         Code::RunNotFound | Code::KeyNotFound => Exit::NotFound,
-        Code::StoreUnavailable
+        Code::InvalidStorePath
+        | Code::StoreUnavailable
         | Code::StoreLocked
         | Code::StoreFull
         | Code::StoreReadOnly

@@ -64,6 +64,11 @@ pub enum Why {
     },
     /// It is asked to end, and its worker is about to settle it.
     Cancelling,
+    /// It is asked to end, and ends when a worker that serves it takes it up.
+    CancelAsked {
+        /// Whether such a worker is up.
+        served: bool,
+    },
 }
 
 /// Why this run is not running. `workers`: those that are not lost. One whose lease has expired
@@ -73,10 +78,12 @@ pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
     match (run.state, &run.waits_for) {
         (state, _) if state.is_final() => Why::Ended { state },
         (RunState::Running, _) => match live.iter().find(|live| Some(live.id) == run.worker) {
+            None if run.cancel_at.is_some() => Why::CancelAsked { served: is_served(run, &live) },
             None => Why::WorkerGone { served: is_served(run, &live) },
             Some(_) if run.cancel_at.is_some() => Why::Cancelling,
             Some(holder) => Why::Running { place: holder.place.clone() },
         },
+        _ if run.cancel_at.is_some() => Why::CancelAsked { served: is_served(run, &live) },
         _ if run.paused_at.is_some() => Why::Paused,
         (_, Some(Waits::Stuck { code, detail })) => {
             Why::Stuck { code: code.clone(), detail: detail.clone() }
@@ -141,6 +148,12 @@ impl fmt::Display for Why {
                  build."
             ),
             Why::Cancelling => f.write_str("It is asked to end and is about to."),
+            Why::CancelAsked { served: true } => {
+                f.write_str("It is asked to end, and ends when a worker takes it up.")
+            }
+            Why::CancelAsked { served: false } => f.write_str(
+                "It is asked to end, and ends when a worker that serves it is up; none is now.",
+            ),
         }
     }
 }
@@ -220,6 +233,8 @@ mod tests {
     fn marks_and_ends_are_told() {
         let marked = Run { cancel_at: Some(NOW), ..run(RunState::Running) };
         assert_eq!(said(&marked, &[worker(1_000_001)]), "It is asked to end and is about to.");
+        let parked = Run { cancel_at: Some(NOW), ..run(RunState::Queued) };
+        assert!(said(&parked, &[]).ends_with("a worker that serves it is up; none is now."));
         let paused = Run { paused_at: Some(NOW), ..run(RunState::Queued) };
         assert_eq!(said(&paused, &[]), "It is paused.");
         assert_eq!(said(&run(RunState::Failed), &[]), "It has ended: failed.");

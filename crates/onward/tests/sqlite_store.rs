@@ -189,14 +189,14 @@ async fn a_users_own_tables_and_version_are_left_alone() {
 fn files_that_cannot_be_used_get_their_codes() {
     let temp = Temp::new();
     let missing = temp.folder.path().join("no/such/onward.db");
-    assert_eq!(code(SqliteStore::open(missing)), Code::StoreUnavailable);
+    assert_eq!(code(SqliteStore::open(missing)), Code::InvalidStorePath);
 
     let text = temp.folder.path().join("text.db");
     std::fs::write(&text, "this is not a database, whatever its name says. ".repeat(100)).unwrap();
     assert_eq!(code(SqliteStore::open(text)), Code::StoreCorrupt);
 
     assert_eq!(code(SqliteStore::open("/proc/onward.db")), Code::StoreReadOnly);
-    assert_eq!(code(SqliteStore::open(temp.folder.path())), Code::StoreReadOnly);
+    assert_eq!(code(SqliteStore::open(temp.folder.path())), Code::InvalidStorePath);
 }
 
 #[test]

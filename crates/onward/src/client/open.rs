@@ -12,7 +12,11 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
         #[cfg(feature = "sqlite")]
         Some(("sqlite", path)) if !path.is_empty() => open_sqlite(path).await,
-        _ => Err(Error::new(Code::UnknownStoreUrl).about(format!("{url:?}"))),
+        Some(_) => Err(Error::new(Code::UnknownStoreUrl).about(format!("{url:?}"))),
+        None => {
+            let about = format!("{url:?}; a file is written sqlite:{url}");
+            Err(Error::new(Code::UnknownStoreUrl).about(about))
+        }
     }
 }
 

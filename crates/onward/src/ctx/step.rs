@@ -370,7 +370,8 @@ where
                     Poll::Ready(Ok(value))
                 }
                 Err(error) => {
-                    let detail = format!("the recorded result of step {:?}: {error}", asked.step);
+                    let error = error.detail();
+                    let detail = format!("the recorded result of step {:?}, {error}", asked.step);
                     self.board.trouble(Code::TypeMismatch, detail);
                     Poll::Pending
                 }

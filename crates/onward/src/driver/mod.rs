@@ -157,7 +157,8 @@ pub(crate) async fn drive(
             driver.finish(verdict).await
         }
         Err(error) => {
-            let end = End::Stuck { code: error.code(), detail: error.to_string(), wakes_seen };
+            let detail = format!("its input, {}", error.detail());
+            let end = End::Stuck { code: error.code(), detail, wakes_seen };
             finish::settle(&setting, lease, settle(end), wakes_seen).await
         }
     }

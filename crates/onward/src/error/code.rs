@@ -50,6 +50,8 @@ codes! {
     // Opening a store, and a store that does not answer.
     UnknownStoreUrl = "unknown_store_url", false,
         "The store URL is not one of sqlite:PATH or memory:.";
+    InvalidStorePath = "invalid_store_path", false,
+        "The path of the database is a folder, or is in a folder that does not exist. Correct it.";
     StoreUnavailable = "store_unavailable", true,
         "The store did not answer. Nothing is lost; repeat the call with the same key.";
     StoreLocked = "store_locked", true,
@@ -59,7 +61,7 @@ codes! {
     StoreReadOnly = "store_read_only", false,
         "The database file or its folder cannot be written. Check owner and mode, then reopen.";
     StoreCorrupt = "store_corrupt", false,
-        "The database file is damaged or is not a database. Restore it from a backup.";
+        "The file is not an SQLite database, or is damaged. Check the path; restore a damaged file.";
     SchemaTooNew = "schema_too_new", false,
         "The database was written by a newer version. Upgrade this program.";
 

@@ -78,6 +78,13 @@ impl Error {
         Self::new(Code::TypeMismatch).about(format!("read as {wanted}")).because(source)
     }
 
+    /// What is particular to this error, without its code and the code's advice.
+    pub(crate) fn detail(&self) -> String {
+        let source = self.0.source.as_ref().map(ToString::to_string);
+        let parts: Vec<String> = self.0.about.clone().into_iter().chain(source).collect();
+        parts.join(": ")
+    }
+
     /// What went wrong, as a stable name.
     pub fn code(&self) -> Code {
         self.0.code

@@ -76,10 +76,13 @@ fn connect(path: &Path, more: OpenFlags, busy_timeout: Duration) -> Result<Conne
 }
 
 fn check_folder(path: &Path) -> Result<(), Error> {
+    let wrong = |about: String| Err(Error::new(Code::InvalidStorePath).about(about));
+    if path.is_dir() {
+        return wrong(format!("{} is a folder", path.display()));
+    }
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            let about = format!("the folder {} does not exist", folder.display());
-            Err(Error::new(Code::StoreUnavailable).about(about))
+            wrong(format!("the folder {} does not exist", folder.display()))
         }
         _ => Ok(()),
     }
