@@ -529,6 +529,8 @@ async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
         // The lock goes with the store, as it goes with a process.
         dead
     });
+    let seen = here.stats().await.unwrap().workers;
+    assert_eq!(seen.iter().map(|worker| worker.id).collect::<Vec<_>>(), [alive]);
     let sweeper = joined(&here).await;
     let swept = here.sweep(Sweep { worker: sweeper, expired: ExpiredLeases::Leave }).await.unwrap();
     assert_eq!(swept.lost, [dead]);

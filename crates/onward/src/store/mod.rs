@@ -108,7 +108,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What came with the key of this run and was suppressed.
     fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates>;
 
-    /// Counts of runs by state and queue, and the workers.
+    /// Counts of runs by state and queue, and the workers, without those known to be dead.
     fn stats(&self) -> Answer<'_, Stats>;
 }
 

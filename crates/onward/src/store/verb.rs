@@ -440,7 +440,7 @@ pub struct Stats {
     pub runs: BTreeMap<RunState, u64>,
     /// Queued runs by queue.
     pub queued: BTreeMap<String, u64>,
-    /// The workers that are not lost.
+    /// The workers that are neither lost nor known to be dead.
     pub workers: Vec<WorkerInfo>,
 }
 

@@ -261,7 +261,12 @@ impl Store for SqliteStore {
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
-        self.readers.look(look::stats)
+        let alive = Arc::clone(&self.alive);
+        self.readers.look(move |conn| {
+            let mut stats = look::stats(conn)?;
+            stats.workers.retain(|worker| !alive.is_dead(worker.id));
+            Ok(stats)
+        })
     }
 }
 
