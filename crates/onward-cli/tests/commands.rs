@@ -60,6 +60,9 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
         &["start", "w", "--input", "{oops"],
         &["start", "w", "--from", "no-such-file.jsonl"],
         &["start", "w", "--key", "k", "--from", "x"],
+        &["start", "w", "--key-field", "id"],
+        &["start", "w", "--key-field", "id", "--input", "{\"id\": 7}"],
+        &["start", "w", "--key-field", "id", "--key", "k"],
         &["start", "w", "--tag", "nameless"],
         &["start", "w", "--delay", "soon"],
         &["prune", "--older-than", "30d", "--state", "queued"],
@@ -89,6 +92,17 @@ fn an_unknown_store_url_says_which_are_known() {
     let ended = Place::new().onward(&["--store", "mysql://localhost", "runs", "list"]);
     assert!(ended.stderr.contains("unknown_store_url"), "{}", ended.stderr);
     assert!(ended.stderr.contains("sqlite:PATH"), "{}", ended.stderr);
+}
+
+#[test]
+fn an_empty_variable_for_the_store_is_one_that_is_not_set() {
+    let place = Place::new();
+    let mut start = place.command(&["start", "w", "-o", "ids"]);
+    let started = start.env("ONWARD_STORE", "").output().unwrap();
+    assert_eq!(started.status.code(), Some(0), "{}", String::from_utf8_lossy(&started.stderr));
+    // The default is `onward.db` where the command is executed, and so is the place's database.
+    assert_eq!(place.runs(), 1);
+    assert_eq!(place.onward(&["--store", "", "runs", "list"]).code, 2);
 }
 
 #[test]

@@ -42,7 +42,8 @@ pub(crate) struct StartArgs {
     #[arg(long, conflicts_with = "from")]
     key: Option<String>,
     /// The field of each line that is its key, as id or file.id; a string or a number
-    #[arg(long, value_name = "FIELD", requires = "from")]
+    // The conflicts too: clap waives a required flag that conflicts with one that is given.
+    #[arg(long, value_name = "FIELD", requires = "from", conflicts_with_all = ["input", "key"])]
     key_field: Option<String>,
     #[command(flatten)]
     options: Options,
