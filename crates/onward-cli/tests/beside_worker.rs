@@ -150,6 +150,19 @@ async fn show_says_why_a_run_is_not_running_when_it_is_stuck() {
     until(|| shown(&place, &id)["why"]["reason"] == "stuck");
     let table = place.onward(&["runs", "show", &id]).stdout;
     assert!(table.contains("It is stuck (type_mismatch)"), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("state") && line.contains("stuck,")));
+
+    // Among the waiting ones it is told apart, also where it is on a later page.
+    let later: Vec<_> = (0..3).map(|_| place.start(&["work", "--delay", "2h"])).collect();
+    let listed = |args: &[&str]| place.onward(&[&["runs", "list"], args].concat()).stdout;
+    assert_eq!(listed(&["--state", "stuck", "-o", "ids"]), format!("{id}\n"));
+    assert_eq!(listed(&["--state", "stuck", "-o", "ids", "--limit", "1"]), format!("{id}\n"));
+    let table = listed(&["--state", "stuck"]);
+    assert_eq!(table.lines().count(), 2, "{table}");
+    assert!(table.contains(&format!("{id}  stuck ")), "{table}");
+    let both = listed(&["--state", "stuck", "--state", "waiting", "-o", "ids"]);
+    assert_eq!(both.lines().count(), 1 + later.len());
+    assert_eq!(listed(&["--state", "stuck", "--state", "failed", "-o", "ids"]).lines().count(), 1);
     worker.shutdown().await.unwrap();
 }
 

@@ -80,7 +80,8 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
 #[test]
 fn the_help_lists_the_states_and_has_one_line_for_the_formats() {
     let help = Place::new().onward(&["runs", "list", "--help"]).stdout;
-    let states = "[possible values: queued, running, waiting, completed, failed, cancelled]";
+    let states = "[possible values: queued, running, waiting, completed, failed, cancelled, \
+                  stuck]";
     assert!(help.contains(states), "{help}");
     let formats = help.lines().filter(|line| line.contains("json (one object per line)"));
     assert_eq!(formats.count(), 1, "{help}");
@@ -162,6 +163,30 @@ fn a_list_says_on_stderr_how_to_get_the_next_page() {
     let second = place.onward(&["runs", "list", "-o", "ids", "--before", &ids[1]]);
     assert_eq!(second.stdout, format!("{}\n", ids[0]));
     assert_eq!(second.stderr, "");
+}
+
+#[test]
+fn ids_and_json_list_every_run_and_a_table_its_page() {
+    let place = Place::new();
+    let file = place.items(230);
+    let from = place::text(&file);
+    assert_eq!(place.onward(&["start", "w", "--from", from, "--key-field", "id"]).code, 0);
+    for format in ["ids", "json"] {
+        let all = place.onward(&["runs", "list", "-o", format]);
+        let mut lines: Vec<_> = all.stdout.lines().collect();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!((lines.len(), all.stderr.as_str()), (230, ""), "{format}");
+    }
+    let table = place.onward(&["runs", "list"]);
+    assert_eq!(table.stdout.lines().count(), 1 + 50);
+    assert!(table.stderr.contains("--before"), "{}", table.stderr);
+
+    let queued = place.onward(&["runs", "list", "--state", "queued", "-o", "ids"]).stdout;
+    let cancelled = place.onward_with_stdin(&["runs", "cancel", "-", "-o", "ids"], &queued);
+    assert_eq!(cancelled.stdout.lines().count(), 230);
+    let none = place.onward(&["runs", "list", "--state", "queued", "-o", "ids"]);
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no runs\n"));
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn state_of(run: &Run) -> Cell {
         }
         _ => String::new(),
     };
-    Cell::styled(format!("{}{took}, {attempts}", run.state), style_of(run.state))
+    output::state_cell(run, format!("{}{took}, {attempts}", output::state_name(run)))
 }
 
 fn times_of(run: &Run) -> impl Iterator<Item = (&'static str, Timestamp)> {
