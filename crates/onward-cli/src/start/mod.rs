@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use onward::limits::QUEUE_DEFAULT;
-use onward::{OnConflict, Onward, Workflow};
+use onward::{OnConflict, Onward, Why, Workflow};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::args::{self, Global};
 use crate::problem::{Exit, Problem, print_note};
-use crate::{open, output};
+use crate::{open, output, text};
 
 /// Starts a run, or one for each line of a file
 #[derive(Debug, Args)]
@@ -133,8 +133,13 @@ impl StartArgs {
         if let Some(key) = &self.key {
             start = start.key(key.as_str());
         }
-        let run = with_options!(start, &self.options).await?.status().await?;
+        let handle = with_options!(start, &self.options).await?;
+        let run = handle.status().await?;
         output::print_runs(global.output, &[run], output::now(&onward))?;
+        let why = handle.why().await?;
+        if matches!(why, Why::NoWorker { .. } | Why::WorkerGone { served: false }) {
+            print_note(&text::line(&why.to_string()));
+        }
         Ok(Exit::Ok)
     }
 }
@@ -143,7 +148,7 @@ async fn open_for_start(global: &Global) -> Result<Onward, Problem> {
     if global.store == "memory:" {
         print_note(&"a memory: store is gone when this command ends");
     }
-    open::created(&global.store).await
+    open::created_aloud(&global.store).await
 }
 
 impl From<Conflict> for OnConflict {
