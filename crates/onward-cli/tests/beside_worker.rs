@@ -108,6 +108,23 @@ async fn a_run_that_has_ended_is_not_cancelled() {
     worker.shutdown().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sleep_shows_no_duration() {
+    let place = Place::new();
+    let worker = serve(&place, async |ctx: Ctx, n: u32| {
+        ctx.sleep(Duration::from_millis(10)).await;
+        Ok(n)
+    })
+    .await;
+    let id = place.start(&["work", "--input", "1"]);
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 0);
+    let table = place.onward(&["runs", "show", &id]).stdout;
+    let row = table.lines().find(|line| line.starts_with("$sleep")).unwrap();
+    let cells: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(cells, ["$sleep", "1", "1", "-", "timer", "fired"]);
+    worker.shutdown().await.unwrap();
+}
+
 #[test]
 fn a_start_says_which_file_it_made_and_that_nobody_serves_it() {
     let place = Place::new();

@@ -202,8 +202,23 @@ fn a_key_shows_its_run_and_what_it_suppressed() {
     assert_eq!(key["run"]["id"], id.as_str());
     assert_eq!(key["duplicates"]["count"], 2);
     let table = place.onward(&["keys", "show", "w", "k"]).stdout;
-    assert!(table.contains("2 duplicate starts suppressed"), "{table}");
+    let summary = "2 more starts with this key: 1 with the same input, 1 with another and refused";
+    assert!(table.contains(summary), "{table}");
     assert!(table.contains("another"), "{table}");
+}
+
+#[test]
+fn a_key_that_nobody_has_is_quoted_and_one_in_place_of_an_id_is_led_on() {
+    let place = Place::new();
+    let id = place.start(&["w"]);
+    let missing = place.onward(&["keys", "show", "w", "order-7"]).stderr;
+    assert!(missing.contains(r#"key_not_found: "order-7" of workflow "w""#), "{missing}");
+    let no_id = place.onward(&["runs", "show", "order-7"]).stderr;
+    assert!(no_id.contains("onward keys show WORKFLOW KEY"), "{no_id}");
+    let why = |table: &str| table.lines().any(|line| line.starts_with("why"));
+    assert!(why(&place.onward(&["runs", "show", &id]).stdout));
+    place.onward(&["runs", "cancel", &id]);
+    assert!(!why(&place.onward(&["runs", "show", &id]).stdout));
 }
 
 #[test]
