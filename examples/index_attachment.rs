@@ -3,7 +3,8 @@
 //! `cargo run -p onward --example index_attachment`
 //!
 //! Three awaits, each a step. Stop the program wherever you like and start it again: steps that
-//! finished stay finished, and the key makes the second start find the first run.
+//! finished stay finished, and the key makes the second start find the first run. The database is
+//! `onward-example.db` in the current folder; to start over, `rm -r onward-example.db*`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -61,8 +62,7 @@ async fn index_attachment(ctx: Ctx, file: Attachment) -> Result<Indexed, Failure
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::temp_dir().join("onward-example.db");
-    let onward = Onward::open(&format!("sqlite:{}", path.display())).await?;
+    let onward = Onward::open("sqlite:onward-example.db").await?;
     let worker = onward.worker().serve(INDEX_ATTACHMENT, index_attachment).start().await?;
 
     let file = Attachment { id: 7, channel: "#invoices".to_owned(), file: "may.pdf".to_owned() };
@@ -73,7 +73,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for record in run.history().await? {
         println!("  {:<14} try {}  {}", record.step, record.try_number, record.entry.kind());
     }
-    println!("Again, and nothing is done twice: its key is kept in {}", path.display());
+    println!("Again, and nothing is done twice: its key is kept in onward-example.db, here.");
+    println!("To start over: rm -r onward-example.db*");
     worker.shutdown().await?;
     Ok(())
 }

@@ -16,6 +16,9 @@ use crate::prune::PruneArgs;
 use crate::runs::RunsCommand;
 use crate::start::StartArgs;
 
+/// The store where none is named.
+const STORE_DEFAULT: &str = "sqlite:onward.db";
+
 /// Durable workflows: look at runs, start them, steer them.
 #[derive(Debug, Parser)]
 #[command(
@@ -46,7 +49,7 @@ pub(crate) struct Args {
 pub(crate) struct Global {
     /// The store: sqlite:PATH or memory:
     #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL")]
-    #[arg(default_value = "sqlite:onward.db")]
+    #[arg(default_value = STORE_DEFAULT)]
     pub(crate) store: String,
 
     /// Whether the store was named on the command line, not by the environment or by default.
@@ -81,8 +84,12 @@ impl Args {
     pub(crate) fn typed() -> Self {
         let matches = Args::command().get_matches();
         let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        args.global.store_is_typed =
-            matches.value_source("store") == Some(ValueSource::CommandLine);
+        let source = matches.value_source("store");
+        args.global.store_is_typed = source == Some(ValueSource::CommandLine);
+        // An empty variable is one that is not set.
+        if args.global.store.is_empty() && source == Some(ValueSource::EnvVariable) {
+            args.global.store = STORE_DEFAULT.to_owned();
+        }
         args
     }
 

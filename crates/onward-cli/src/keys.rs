@@ -1,9 +1,9 @@
-//! `onward keys`: which run has a key, and what was suppressed because of it.
+//! `onward keys`: which run has a key, and which more starts came with it.
 
 use std::io::Write;
 
 use clap::Subcommand;
-use onward::{Duplicates, Run, Timestamp, Workflow};
+use onward::{Code, Duplicates, Run, Timestamp, Workflow};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::{open, text};
 /// Looks at keys
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Shows the run that has a key, and the starts that the key suppressed
+    /// Shows the run that has a key, and the starts that came with it later
     #[command(after_help = "Example:\n  onward keys show index-attachment attachment-7")]
     Show {
         /// The workflow
@@ -40,7 +40,13 @@ impl KeysCommand {
         let KeysCommand::Show { workflow, key } = self;
         let onward = open::existing(&global.store).await?;
         let wanted = Workflow::<Value, Value>::of_name(workflow.as_str());
-        let handle = onward.by_key(wanted, key.as_str()).await?;
+        let handle = match onward.by_key(wanted, key.as_str()).await {
+            // The library's sentence has the key without quotes, as a key shows itself.
+            Err(error) if error.code() == Code::KeyNotFound => {
+                return Err(Problem::NoKey { workflow, key });
+            }
+            found => found?,
+        };
         let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
         let now = output::now(&onward);
         match global.output {
@@ -59,21 +65,36 @@ impl KeysCommand {
     }
 }
 
-/// Writes the starts that a key suppressed, newest first.
+/// Writes the later starts with a key, newest first.
 pub(crate) fn write_duplicates(
     out: &mut dyn Write,
     duplicates: &Duplicates,
     now: Timestamp,
 ) -> Result<(), Problem> {
     if duplicates.count == 0 {
-        return Ok(writeln!(out, "\nno start with this key was suppressed")?);
+        return Ok(writeln!(out, "\nno more starts with this key")?);
     }
-    writeln!(out, "\n{} suppressed", text::count(duplicates.count, "duplicate start"))?;
+    writeln!(out, "\n{}", summary(duplicates))?;
     let mut table = Table::new(["WHEN", "FROM", "INPUT"]);
     for duplicate in &duplicates.latest {
-        let input = if duplicate.same_input { "the same" } else { "another" };
+        let input = if duplicate.same_input { "the same" } else { "another: refused" };
         let caller = text::line(&duplicate.caller);
         table.row([text::moment(duplicate.at, now).into(), caller.into(), input.into()]);
     }
     Ok(table.write(out)?)
+}
+
+/// How many starts came with a key and what became of them, as far as each of them is kept. One
+/// with the same input was given the run, unless it asked to be refused; that is not kept.
+fn summary(duplicates: &Duplicates) -> String {
+    let count = text::count(duplicates.count, "more start");
+    let (kept, latest) = (duplicates.latest.len() as u64, &duplicates.latest);
+    if kept < duplicates.count {
+        return format!("{count} with this key, the latest {kept}:");
+    }
+    let same = latest.iter().filter(|duplicate| duplicate.same_input).count() as u64;
+    format!(
+        "{count} with this key: {same} with the same input, {} with another and refused",
+        kept - same
+    )
 }

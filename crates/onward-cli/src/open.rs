@@ -21,6 +21,16 @@ pub(crate) async fn created(url: &str) -> Result<Onward, Problem> {
     Ok(Onward::open(url).await?)
 }
 
+/// As `created`, and says on stderr which file it made.
+pub(crate) async fn created_aloud(url: &str) -> Result<Onward, Problem> {
+    let missing = sqlite_path(url).filter(|path| !path.exists());
+    let onward = created(url).await?;
+    if let Some(path) = missing.filter(|path| path.exists()) {
+        anstream::eprintln!("created {}", path.display());
+    }
+    Ok(onward)
+}
+
 /// The URL of the database at this path.
 pub(crate) fn sqlite_url(path: &Path) -> String {
     format!("sqlite:{}", path.display())

@@ -5,11 +5,11 @@
 use std::io::Write;
 
 use clap::ValueEnum;
-use onward::{Onward, Run, Timestamp};
+use onward::{Onward, Run, RunState, Timestamp, Waits};
 use serde::Serialize;
 
 use crate::problem::Problem;
-use crate::table::Table;
+use crate::table::{Cell, Table, style_of};
 use crate::text;
 
 /// The form in which data is printed.
@@ -23,6 +23,9 @@ pub(crate) enum Format {
     Ids,
 }
 
+/// What the state of a run is called that waits for an operator or another build.
+pub(crate) const STUCK: &str = "stuck";
+
 /// Characters of a key or workflow name in a list.
 const NAME_CHARS: usize = 32;
 
@@ -34,6 +37,22 @@ pub(crate) fn stdout() -> anstream::AutoStream<std::io::StdoutLock<'static>> {
 /// The time by the store's clock, from which ages are counted.
 pub(crate) fn now(onward: &Onward) -> Timestamp {
     onward.store().clock().now()
+}
+
+/// Whether the run waits for an operator's retry, or a worker of another build.
+pub(crate) fn is_stuck(run: &Run) -> bool {
+    run.state == RunState::Waiting && matches!(run.waits_for, Some(Waits::Stuck { .. }))
+}
+
+/// The state of a run for people, who want to tell a stuck run from one that waits for a time.
+pub(crate) fn state_name(run: &Run) -> &'static str {
+    if is_stuck(run) { STUCK } else { run.state.as_str() }
+}
+
+/// A text in the colour of the run's state; what is stuck needs somebody, as what failed.
+pub(crate) fn state_cell(run: &Run, text: impl Into<String>) -> Cell {
+    let state = if is_stuck(run) { RunState::Failed } else { run.state };
+    Cell::styled(text, style_of(state))
 }
 
 /// Prints runs, one per line.
@@ -64,7 +83,7 @@ fn runs_table(runs: &[Run], now: Timestamp) -> Table<5> {
     for run in runs {
         table.row([
             run.id.to_string().into(),
-            run.state.into(),
+            state_cell(run, state_name(run)),
             text::cut(&run.workflow, NAME_CHARS).into(),
             text::cut(run.key.as_deref().unwrap_or("-"), NAME_CHARS).into(),
             text::duration(now.since(run.created_at)).into(),

@@ -42,7 +42,7 @@ async fn a_watch_prints_each_step_when_it_is_recorded() {
     };
     let id = place.start(&["work", "--input", "40"]);
     let mut watch = place.command(&["runs", "watch", &id, "-o", "json"]);
-    let mut child = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = lines_of(child.stdout.take().unwrap());
     let next = || lines.recv_timeout(PATIENCE).unwrap();
     let worker = onward.worker().serve(WORK, work).start().await.unwrap();
@@ -108,6 +108,74 @@ async fn a_run_that_has_ended_is_not_cancelled() {
     worker.shutdown().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sleep_shows_no_duration() {
+    let place = Place::new();
+    let worker = serve(&place, async |ctx: Ctx, n: u32| {
+        ctx.sleep(Duration::from_millis(10)).await;
+        Ok(n)
+    })
+    .await;
+    let id = place.start(&["work", "--input", "1"]);
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 0);
+    let table = place.onward(&["runs", "show", &id]).stdout;
+    let row = table.lines().find(|line| line.starts_with("$sleep")).unwrap();
+    let cells: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(cells, ["$sleep", "1", "1", "-", "timer", "fired"]);
+    worker.shutdown().await.unwrap();
+}
+
+#[test]
+fn a_start_says_which_file_it_made_and_that_nobody_serves_it() {
+    let place = Place::new();
+    let first = place.onward(&["start", "nobody-serves-this"]);
+    let created = format!("created {}\n", place.database().display());
+    assert!(first.stderr.starts_with(&created), "{}", first.stderr);
+    assert!(first.stderr.contains("note: No live worker serves workflow"), "{}", first.stderr);
+    let second = place.onward(&["start", "nobody-serves-this", "--delay", "2h"]);
+    assert_eq!(second.stderr, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_without_a_terminal_says_why_a_run_does_not_run_when_that_changes() {
+    let place = Place::new();
+    let worker = serve(&place, async |ctx: Ctx, n: u32| {
+        ctx.sleep(Duration::from_secs(7_200)).await;
+        Ok(n)
+    })
+    .await;
+    let id = place.start(&["work", "--input", "1"]);
+    until(|| shown(&place, &id)["state"] == "waiting");
+    worker.shutdown().await.unwrap();
+    let mut watch = place.command(&["runs", "watch", &id]);
+    let watch = watch.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // Long enough for the seconds that are left to change.
+    std::thread::sleep(Duration::from_millis(1_500));
+
+    let ended = place.onward(&["runs", "cancel", &id]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "it ends at once");
+    let said = String::from_utf8(watch.wait_with_output().unwrap().stderr).unwrap();
+    let timer = said.lines().filter(|line| line.starts_with("It waits for the timer"));
+    assert_eq!(timer.count(), 1, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_that_does_not_end_a_run_at_once_says_when_it_will() {
+    let place = Place::new();
+    let worker = serve(&place, async |ctx: Ctx, n: u32| {
+        ctx.step("endless", async |_| std::future::pending::<Result<u32, Failure>>().await).await?;
+        Ok(n)
+    })
+    .await;
+    let id = place.start(&["work", "--input", "1"]);
+    until(|| shown(&place, &id)["why"]["reason"] == "running");
+    let asked = place.onward(&["runs", "cancel", &id]);
+    assert_eq!(asked.code, 0, "{}", asked.stderr);
+    assert!(asked.stderr.contains(&format!("run {id} is asked to end, and")), "{}", asked.stderr);
+    until(|| shown(&place, &id)["state"] == "cancelled");
+    worker.shutdown().await.unwrap();
+}
+
 #[test]
 fn show_says_why_a_run_is_not_running_that_nobody_serves() {
     let place = Place::new();
@@ -150,6 +218,19 @@ async fn show_says_why_a_run_is_not_running_when_it_is_stuck() {
     until(|| shown(&place, &id)["why"]["reason"] == "stuck");
     let table = place.onward(&["runs", "show", &id]).stdout;
     assert!(table.contains("It is stuck (type_mismatch)"), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("state") && line.contains("stuck,")));
+
+    // Among the waiting ones it is told apart, also where it is on a later page.
+    let later: Vec<_> = (0..3).map(|_| place.start(&["work", "--delay", "2h"])).collect();
+    let listed = |args: &[&str]| place.onward(&[&["runs", "list"], args].concat()).stdout;
+    assert_eq!(listed(&["--state", "stuck", "-o", "ids"]), format!("{id}\n"));
+    assert_eq!(listed(&["--state", "stuck", "-o", "ids", "--limit", "1"]), format!("{id}\n"));
+    let table = listed(&["--state", "stuck"]);
+    assert_eq!(table.lines().count(), 2, "{table}");
+    assert!(table.contains(&format!("{id}  stuck ")), "{table}");
+    let both = listed(&["--state", "stuck", "--state", "waiting", "-o", "ids"]);
+    assert_eq!(both.lines().count(), 1 + later.len());
+    assert_eq!(listed(&["--state", "stuck", "--state", "failed", "-o", "ids"]).lines().count(), 1);
     worker.shutdown().await.unwrap();
 }
 
@@ -169,6 +250,8 @@ fn show_says_why_a_run_is_not_running_whose_worker_was_killed() {
     until(|| shown(&place, &held)["why"]["reason"] == "worker_gone");
     let table = place.onward(&["runs", "show", &held]).stdout;
     assert!(table.contains("The worker that held it is gone, and no live worker"), "{table}");
+    let asked = place.onward(&["runs", "cancel", &held]).stderr;
+    assert!(asked.contains(&format!("run {held} ends when a worker takes it up")), "{asked}");
     let table = place.onward(&["runs", "show", &queued]).stdout;
     assert!(table.contains("No live worker serves workflow \"index-attachment\""), "{table}");
 }

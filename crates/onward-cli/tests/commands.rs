@@ -60,6 +60,9 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
         &["start", "w", "--input", "{oops"],
         &["start", "w", "--from", "no-such-file.jsonl"],
         &["start", "w", "--key", "k", "--from", "x"],
+        &["start", "w", "--key-field", "id"],
+        &["start", "w", "--key-field", "id", "--input", "{\"id\": 7}"],
+        &["start", "w", "--key-field", "id", "--key", "k"],
         &["start", "w", "--tag", "nameless"],
         &["start", "w", "--delay", "soon"],
         &["prune", "--older-than", "30d", "--state", "queued"],
@@ -77,7 +80,8 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
 #[test]
 fn the_help_lists_the_states_and_has_one_line_for_the_formats() {
     let help = Place::new().onward(&["runs", "list", "--help"]).stdout;
-    let states = "[possible values: queued, running, waiting, completed, failed, cancelled]";
+    let states = "[possible values: queued, running, waiting, completed, failed, cancelled, \
+                  stuck]";
     assert!(help.contains(states), "{help}");
     let formats = help.lines().filter(|line| line.contains("json (one object per line)"));
     assert_eq!(formats.count(), 1, "{help}");
@@ -89,6 +93,17 @@ fn an_unknown_store_url_says_which_are_known() {
     let ended = Place::new().onward(&["--store", "mysql://localhost", "runs", "list"]);
     assert!(ended.stderr.contains("unknown_store_url"), "{}", ended.stderr);
     assert!(ended.stderr.contains("sqlite:PATH"), "{}", ended.stderr);
+}
+
+#[test]
+fn an_empty_variable_for_the_store_is_one_that_is_not_set() {
+    let place = Place::new();
+    let mut start = place.command(&["start", "w", "-o", "ids"]);
+    let started = start.env("ONWARD_STORE", "").output().unwrap();
+    assert_eq!(started.status.code(), Some(0), "{}", String::from_utf8_lossy(&started.stderr));
+    // The default is `onward.db` where the command is executed, and so is the place's database.
+    assert_eq!(place.runs(), 1);
+    assert_eq!(place.onward(&["--store", "", "runs", "list"]).code, 2);
 }
 
 #[test]
@@ -151,6 +166,30 @@ fn a_list_says_on_stderr_how_to_get_the_next_page() {
 }
 
 #[test]
+fn ids_and_json_list_every_run_and_a_table_its_page() {
+    let place = Place::new();
+    let file = place.items(230);
+    let from = place::text(&file);
+    assert_eq!(place.onward(&["start", "w", "--from", from, "--key-field", "id"]).code, 0);
+    for format in ["ids", "json"] {
+        let all = place.onward(&["runs", "list", "-o", format]);
+        let mut lines: Vec<_> = all.stdout.lines().collect();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!((lines.len(), all.stderr.as_str()), (230, ""), "{format}");
+    }
+    let table = place.onward(&["runs", "list"]);
+    assert_eq!(table.stdout.lines().count(), 1 + 50);
+    assert!(table.stderr.contains("--before"), "{}", table.stderr);
+
+    let queued = place.onward(&["runs", "list", "--state", "queued", "-o", "ids"]).stdout;
+    let cancelled = place.onward_with_stdin(&["runs", "cancel", "-", "-o", "ids"], &queued);
+    assert_eq!(cancelled.stdout.lines().count(), 230);
+    let none = place.onward(&["runs", "list", "--state", "queued", "-o", "ids"]);
+    assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no runs\n"));
+}
+
+#[test]
 fn a_key_shows_its_run_and_what_it_suppressed() {
     let place = Place::new();
     let id = place.start(&["w", "--key", "k", "--input", "1"]);
@@ -163,8 +202,23 @@ fn a_key_shows_its_run_and_what_it_suppressed() {
     assert_eq!(key["run"]["id"], id.as_str());
     assert_eq!(key["duplicates"]["count"], 2);
     let table = place.onward(&["keys", "show", "w", "k"]).stdout;
-    assert!(table.contains("2 duplicate starts suppressed"), "{table}");
+    let summary = "2 more starts with this key: 1 with the same input, 1 with another and refused";
+    assert!(table.contains(summary), "{table}");
     assert!(table.contains("another"), "{table}");
+}
+
+#[test]
+fn a_key_that_nobody_has_is_quoted_and_one_in_place_of_an_id_is_led_on() {
+    let place = Place::new();
+    let id = place.start(&["w"]);
+    let missing = place.onward(&["keys", "show", "w", "order-7"]).stderr;
+    assert!(missing.contains(r#"key_not_found: "order-7" of workflow "w""#), "{missing}");
+    let no_id = place.onward(&["runs", "show", "order-7"]).stderr;
+    assert!(no_id.contains("onward keys show WORKFLOW KEY"), "{no_id}");
+    let why = |table: &str| table.lines().any(|line| line.starts_with("why"));
+    assert!(why(&place.onward(&["runs", "show", &id]).stdout));
+    place.onward(&["runs", "cancel", &id]);
+    assert!(!why(&place.onward(&["runs", "show", &id]).stdout));
 }
 
 #[test]

@@ -14,6 +14,8 @@ fn the_demo_loses_nothing_and_shows_what_to_look_at_next() {
     assert_eq!(ended.stdout.lines().last(), Some("lost 0, recorded twice 0"));
     assert!(ended.stdout.contains("40  of 40: 36 indexed, 4 skipped"), "{}", ended.stdout);
     assert!(ended.stderr.contains("killed with SIGKILL at"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("ended at 40 of 40"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is left in place"), "{}", ended.stderr);
     assert!(ended.stderr.contains("seed 7"), "{}", ended.stderr);
     assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
     assert!(!place.database().exists(), "the demo has a store of its own");
@@ -22,6 +24,7 @@ fn the_demo_loses_nothing_and_shows_what_to_look_at_next() {
     let url = format!("sqlite:{}/onward.db", folder.display());
     assert!(ended.stderr.contains(&url), "{}", ended.stderr);
     let show = ended.stderr.lines().find(|line| line.contains("runs show")).unwrap();
+    assert!(show.contains(&format!(" --store {url} runs show ")), "{show}");
     let id = show.split(' ').next_back().unwrap();
     let shown = place.onward(&["--store", &url, "runs", "show", id]);
     assert_eq!(shown.code, 0, "{}", shown.stderr);

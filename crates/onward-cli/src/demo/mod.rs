@@ -45,7 +45,8 @@ pub(crate) struct DemoArgs {
     /// Decides which calls of the OCR service fail; any when left out
     #[arg(long)]
     seed: Option<u64>,
-    /// Keeps the database and the logs in this new folder instead of a temporary one
+    /// Keeps the database and the logs in this new folder instead of one among the temporary files;
+    /// either is left in place, and may be deleted
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }

@@ -88,18 +88,19 @@ impl Findings {
 pub(super) fn print_next(folder: &Folder, evidence: &Evidence) {
     let program = program();
     let program = program.display();
+    let store = folder.store_url();
     let logs = folder.path().display();
     // The run that both workers had a hand in has the most to show.
     let telling = evidence.runs.iter().max_by_key(|(run, history)| (run.attempt, history.len()));
     anstream::eprintln!("\n{BOLD}Look next{BOLD:#}");
-    anstream::eprintln!("  export ONWARD_STORE={}", folder.store_url());
-    anstream::eprintln!("  {program} runs list");
+    anstream::eprintln!("  {program} --store {store} runs list");
     if let Some((run, _)) = telling {
-        anstream::eprintln!("  {program} runs show {}", run.id);
+        anstream::eprintln!("  {program} --store {store} runs show {}", run.id);
     }
     anstream::eprintln!("  {logs}/*.log  {DIM}what the services and workers saw{DIM:#}");
     anstream::eprintln!("  examples/index_attachment.rs  {DIM}such a workflow in full{DIM:#}");
     anstream::eprintln!("  ./scripts/test  {DIM}everything else that must hold{DIM:#}");
+    anstream::eprintln!("The folder {logs} is left in place; delete it when you like.");
 }
 
 /// This program, as it can be typed.

@@ -46,8 +46,11 @@ impl Stage<'_> {
         progress.say(&format!("  {first_name}  killed with SIGKILL at {done} of {runs}"));
 
         let mut second = self.start_worker(2)?;
-        progress.name(named("worker 2", &second));
+        let second_name = named("worker 2", &second);
+        progress.name(second_name.as_str());
         self.wait_for(runs, &mut second, &mut progress).await?;
+        let done = self.completed().await?;
+        progress.say(&format!("  {second_name}  ended at {done} of {runs}"));
         progress.end();
         shut_down(second).await?;
         Ok(recorded)

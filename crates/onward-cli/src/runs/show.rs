@@ -70,7 +70,9 @@ impl Shown {
         fact("run", Cell::styled(run.id.to_string(), BOLD));
         fact("workflow", text::line(&run.workflow).into());
         fact("state", state_of(run));
-        fact("why", Cell::styled(text::line(&self.why.to_string()), BOLD));
+        if !run.state.is_final() {
+            fact("why", Cell::styled(text::line(&self.why.to_string()), BOLD));
+        }
         let key = |key: &String| fact("key", text::line(key).into());
         run.key.iter().for_each(key);
         fact("queue", format!("{}, priority {}", text::line(&run.queue), run.priority).into());
@@ -102,7 +104,7 @@ fn state_of(run: &Run) -> Cell {
         }
         _ => String::new(),
     };
-    Cell::styled(format!("{}{took}, {attempts}", run.state), style_of(run.state))
+    output::state_cell(run, format!("{}{took}, {attempts}", output::state_name(run)))
 }
 
 fn times_of(run: &Run) -> impl Iterator<Item = (&'static str, Timestamp)> {
@@ -156,6 +158,11 @@ pub(super) fn record_row(record: &Record) -> [Cell; 5] {
         Entry::Fired => ("timer fired".to_owned(), DIM),
         _ => (record.entry.kind().to_string(), DIM),
     };
+    // When a sleep began is not kept, only when its timer fired.
+    let took = match record.entry {
+        Entry::Fired => "-".to_owned(),
+        _ => text::duration(record.at.since(record.began_at)),
+    };
     let result = match record.voided_at {
         Some(at) => Cell::styled(format!("{result} (voided by a retry at {at})"), DIM),
         None => Cell::styled(result, style),
@@ -164,7 +171,7 @@ pub(super) fn record_row(record: &Record) -> [Cell; 5] {
         text::line(&record.step).into(),
         record.try_number.to_string().into(),
         record.attempt.to_string().into(),
-        text::duration(record.at.since(record.began_at)).into(),
+        took.into(),
         result,
     ]
 }

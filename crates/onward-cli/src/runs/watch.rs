@@ -1,7 +1,8 @@
 //! `onward runs watch`: the steps of a run as they are recorded.
 //!
 //! Owns: following one run to its end, and the run that goes on with its work. Each record is one
-//! line on stdout; on a terminal a line below it says what the run does just now.
+//! line on stdout; on a terminal a line below it says what the run does just now, and elsewhere stderr does
+//! when that changes.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::Topic;
-use onward::{Onward, Record, Run, RunId, RunState, Timestamp};
+use onward::{Onward, Record, Run, RunId, RunState, Timestamp, Why};
 use serde::Serialize;
 
 use super::show::record_row;
@@ -55,6 +56,8 @@ struct Watch<'a> {
     seen: Option<u64>,
     /// What the run does just now. Hidden where stderr is no terminal.
     now_line: ProgressBar,
+    /// What was last said of that where there is no terminal.
+    said: Option<Why>,
 }
 
 /// A record as it is printed with `-o json`.
@@ -70,7 +73,7 @@ impl<'a> Watch<'a> {
         if !now_line.is_hidden() {
             now_line.enable_steady_tick(TICK_EVERY);
         }
-        Self { onward, id, format, seen: None, now_line }
+        Self { onward, id, format, seen: None, now_line, said: None }
     }
 
     /// Shows every new record until the run has ended; gives the run as it stands then.
@@ -84,7 +87,7 @@ impl<'a> Watch<'a> {
                 Some(next) => self.go_on_with(next),
                 None if run.state.is_final() => return Ok(run),
                 None => {
-                    self.now_line.set_message(self.onward.run(self.id).why().await?.to_string());
+                    self.say(self.onward.run(self.id).why().await?);
                     // A hint that does not come in time is made up for by looking.
                     let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
                 }
@@ -92,10 +95,24 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Says what the run does just now; without a terminal, only when that is news.
+    fn say(&mut self, why: Why) {
+        let sentence = text::line(&why.to_string());
+        if self.now_line.is_hidden() {
+            let news = Some(without_countdown(why));
+            if self.said != news {
+                anstream::eprintln!("{sentence}");
+                self.said = news;
+            }
+        }
+        self.now_line.set_message(sentence);
+    }
+
     fn go_on_with(&mut self, next: RunId) {
         self.now_line.suspend(|| anstream::eprintln!("the run goes on as {next}"));
         self.id = next;
         self.seen = None;
+        self.said = None;
     }
 
     async fn print_new(&mut self) -> Result<(), Problem> {
@@ -150,6 +167,14 @@ fn print_record(format: Format, run: RunId, record: &Record) -> Result<(), Probl
             table.write(&mut out)?;
             Ok(out.flush()?)
         }
+    }
+}
+
+/// The same reason at another time is equal to it: the time that is left does not count.
+fn without_countdown(why: Why) -> Why {
+    match why {
+        Why::Until { what, at, .. } => Why::Until { what, at, in_ms: 0 },
+        why => why,
     }
 }
 

@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use onward::limits::QUEUE_DEFAULT;
-use onward::{OnConflict, Onward, Workflow};
+use onward::{OnConflict, Onward, Why, Workflow};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::args::{self, Global};
 use crate::problem::{Exit, Problem, print_note};
-use crate::{open, output};
+use crate::{open, output, text};
 
 /// Starts a run, or one for each line of a file
 #[derive(Debug, Args)]
@@ -42,7 +42,8 @@ pub(crate) struct StartArgs {
     #[arg(long, conflicts_with = "from")]
     key: Option<String>,
     /// The field of each line that is its key, as id or file.id; a string or a number
-    #[arg(long, value_name = "FIELD", requires = "from")]
+    // The conflicts too: clap waives a required flag that conflicts with one that is given.
+    #[arg(long, value_name = "FIELD", requires = "from", conflicts_with_all = ["input", "key"])]
     key_field: Option<String>,
     #[command(flatten)]
     options: Options,
@@ -132,8 +133,13 @@ impl StartArgs {
         if let Some(key) = &self.key {
             start = start.key(key.as_str());
         }
-        let run = with_options!(start, &self.options).await?.status().await?;
+        let handle = with_options!(start, &self.options).await?;
+        let run = handle.status().await?;
         output::print_runs(global.output, &[run], output::now(&onward))?;
+        let why = handle.why().await?;
+        if matches!(why, Why::NoWorker { .. } | Why::WorkerGone { served: false }) {
+            print_note(&text::line(&why.to_string()));
+        }
         Ok(Exit::Ok)
     }
 }
@@ -142,7 +148,7 @@ async fn open_for_start(global: &Global) -> Result<Onward, Problem> {
     if global.store == "memory:" {
         print_note(&"a memory: store is gone when this command ends");
     }
-    open::created(&global.store).await
+    open::created_aloud(&global.store).await
 }
 
 impl From<Conflict> for OnConflict {
