@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use onward::{Code, Duplicates, Run, Timestamp, Workflow};
+use onward::{Duplicates, Run, Timestamp, Workflow};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,13 +40,7 @@ impl KeysCommand {
         let KeysCommand::Show { workflow, key } = self;
         let onward = open::existing(&global.store).await?;
         let wanted = Workflow::<Value, Value>::of_name(workflow.as_str());
-        let handle = match onward.by_key(wanted, key.as_str()).await {
-            // The library's sentence has the key without quotes, as a key shows itself.
-            Err(error) if error.code() == Code::KeyNotFound => {
-                return Err(Problem::NoKey { workflow, key });
-            }
-            found => found?,
-        };
+        let handle = onward.by_key(wanted, key.as_str()).await?;
         let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
         let now = output::now(&onward);
         match global.output {

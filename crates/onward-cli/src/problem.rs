@@ -30,8 +30,6 @@ pub(crate) enum Exit {
 pub(crate) enum Problem {
     /// The library said no.
     Library(Error),
-    /// No run has this key, of this workflow.
-    NoKey { workflow: String, key: String },
     /// There is no database where one was to be looked at.
     NoDatabase(PathBuf),
     /// Flags that clap takes but that make no sense together.
@@ -53,7 +51,6 @@ impl Problem {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Problem::Library(error) => exit_of(error.code()),
-            Problem::NoKey { .. } => exit_of(Code::KeyNotFound),
             Problem::NoDatabase(_) => Exit::Unavailable,
             Problem::Usage(_) => Exit::Usage,
             Problem::Io(..) => Exit::No,
@@ -110,10 +107,6 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Library(error) => write!(f, "{error}"),
-            Problem::NoKey { workflow, key } => {
-                let code = Code::KeyNotFound;
-                write!(f, "{}: {key:?} of workflow {workflow:?}. {}", code.as_str(), code.advice())
-            }
             Problem::NoDatabase(path) => write!(
                 f,
                 "there is no database at {}, and this command does not create one. Say where it \
