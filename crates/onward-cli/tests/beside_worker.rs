@@ -171,7 +171,7 @@ async fn a_cancel_that_does_not_end_a_run_at_once_says_when_it_will() {
     until(|| shown(&place, &id)["why"]["reason"] == "running");
     let asked = place.onward(&["runs", "cancel", &id]);
     assert_eq!(asked.code, 0, "{}", asked.stderr);
-    assert!(asked.stderr.contains(&format!("run {id} is asked to end, and")), "{}", asked.stderr);
+    assert!(asked.stderr.contains(&format!("run {id}: It is asked to end and")), "{}", asked.stderr);
     until(|| shown(&place, &id)["state"] == "cancelled");
     worker.shutdown().await.unwrap();
 }
@@ -251,7 +251,9 @@ fn show_says_why_a_run_is_not_running_whose_worker_was_killed() {
     let table = place.onward(&["runs", "show", &held]).stdout;
     assert!(table.contains("The worker that held it is gone, and no live worker"), "{table}");
     let asked = place.onward(&["runs", "cancel", &held]).stderr;
-    assert!(asked.contains(&format!("run {held} ends when a worker takes it up")), "{asked}");
+    let ends =
+        format!("run {held}: It is asked to end, and ends when a worker that serves it is up");
+    assert!(asked.contains(&ends), "{asked}");
     let table = place.onward(&["runs", "show", &queued]).stdout;
     assert!(table.contains("No live worker serves workflow \"index-attachment\""), "{table}");
 }
