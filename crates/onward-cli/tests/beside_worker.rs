@@ -171,7 +171,11 @@ async fn a_cancel_that_does_not_end_a_run_at_once_says_when_it_will() {
     until(|| shown(&place, &id)["why"]["reason"] == "running");
     let asked = place.onward(&["runs", "cancel", &id]);
     assert_eq!(asked.code, 0, "{}", asked.stderr);
-    assert!(asked.stderr.contains(&format!("run {id}: It is asked to end and")), "{}", asked.stderr);
+    assert!(
+        asked.stderr.contains(&format!("run {id}: It is asked to end and")),
+        "{}",
+        asked.stderr
+    );
     until(|| shown(&place, &id)["state"] == "cancelled");
     worker.shutdown().await.unwrap();
 }
