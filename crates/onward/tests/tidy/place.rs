@@ -33,7 +33,7 @@ const ROOT: [&str; 18] = [
 const ROOT_LATER: [&str; 2] = ["dashboard", "sdks"];
 
 /// The one registry, as Cargo writes it into its lock file.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+const REGISTRY: &str = "registry+https://github.com/rust-lang/";
 
 /// What names a registry, or puts another in its place.
 const REGISTRY_MARKS: [&str; 5] =
@@ -58,7 +58,7 @@ fn starts_a_path(line: &str, folder: &str) -> bool {
 /// Registries other than the public one.
 pub(crate) fn other_registries(tree: &Tree) -> Vec<Finding> {
     let look = |line: &str| {
-        let known = line.contains(REGISTRY) || line.contains("https://registry.npmjs.org/");
+        let known = line.contains(REGISTRY);
         let named = REGISTRY_MARKS.iter().any(|mark| line.contains(mark));
         (named && !known).then(|| "names a registry of somebody's own".to_owned())
     };
