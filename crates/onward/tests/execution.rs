@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use onward::conformance::Death;
 use onward::{
-    Code, Ctx, Entry, Failure, OnConflict, Onward, RunHandle, RunState, Waits, Why, Workflow,
+    Code, Ctx, Entry, Failure, OnConflict, Onward, Retry, RunHandle, RunState, Waits, Why, Workflow,
 };
 use process::{Process, data};
 use tokio::sync::Notify;
@@ -691,4 +692,64 @@ async fn names_and_inputs_are_checked_before_anything_is_written() {
     let map = std::collections::HashMap::from([(vec![1], 1)]);
     assert_eq!(code(onward.start(maps, &map)).await, Code::NotSerializable);
     assert!(onward.list(onward::Query::default()).await.unwrap().runs.is_empty());
+}
+
+/// A try that never begins can only be seen over a time: four times the pause before it.
+#[tokio::test]
+async fn a_further_try_does_not_begin_under_a_lease_that_ran_out() {
+    let data = data();
+    let process = Process::on(&data);
+    let tries = Counter::default();
+    let seen = Arc::clone(&tries);
+    let pause = Duration::from_millis(500);
+    let worker = process.onward.worker().lease(Duration::from_millis(200));
+    let worker = worker.linger(Duration::from_secs(60)).serve(WORK, move |ctx: Ctx, ()| {
+        let seen = Arc::clone(&seen);
+        async move {
+            ctx.step("flaky", async |_| match count(&seen) {
+                1 => Err("once"),
+                _ => Ok("twice".to_owned()),
+            })
+            .retry(Retry::fixed(pause))
+            .await
+        }
+    });
+    let _worker = worker.start().await.unwrap();
+    let run = process.onward.start(WORK, &()).await.unwrap();
+    recorded(&run, 1).await;
+    // From here on nothing is renewed.
+    process.store.die_after(0, Death::Before);
+    tokio::time::sleep(pause * 4).await;
+    assert_eq!(tries.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_body_that_blocks_its_thread_does_not_keep_a_lost_worker_from_joining_again() {
+    let data = data();
+    let process = Process::on(&data);
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Arc::new(Mutex::new(blocked));
+    let begun = Counter::default();
+    let seen = Arc::clone(&begun);
+    let worker = process.onward.worker().lease(Duration::from_millis(200));
+    let worker = worker.serve(WORK, move |ctx: Ctx, ()| {
+        let (seen, blocked) = (Arc::clone(&seen), Arc::clone(&blocked));
+        async move {
+            ctx.step("block", async |_| {
+                if count(&seen) == 1 {
+                    let _ = blocked.lock().unwrap().recv();
+                }
+                Ok::<_, Failure>("done".to_owned())
+            })
+            .await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = process.onward.start(WORK, &()).await.unwrap();
+    until(|| begun.load(Ordering::SeqCst) == 1).await;
+    data.leave(worker.id()).await.unwrap();
+    let served = tokio::time::timeout(Duration::from_secs(10), run.result()).await;
+    drop(unblock);
+    assert_eq!(served.unwrap().unwrap(), "done", "it is taken up under the new id");
+    worker.shutdown().await.unwrap();
 }

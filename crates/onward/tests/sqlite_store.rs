@@ -544,6 +544,19 @@ async fn a_dead_workers_runs_are_taken_at_once_and_a_live_ones_are_not() {
 }
 
 #[tokio::test]
+async fn a_join_that_failed_leaves_no_lock_file() {
+    let temp = Temp::new();
+    let store = temp.open();
+    store.writer_pragma("max_page_count = 1");
+    let queues = (0..200).map(|number| format!("{number}{}", "q".repeat(100))).collect();
+    let worker = NewWorker { queues, ..new_worker() };
+    let id = worker.id;
+    store.join(worker).await.unwrap_err();
+    let folder = temp.folder.path().join("onward.db-workers");
+    assert!(!folder.join(id.to_string()).exists());
+}
+
+#[tokio::test]
 async fn a_worker_without_a_lock_file_is_only_unknown() {
     let temp = Temp::new();
     let (here, there) = (temp.open(), temp.open());
