@@ -135,10 +135,13 @@ impl Writer {
             busy_timeout,
             commits: AtomicU64::new(0),
         });
+        // Read before anybody can wait: a thread that comes up late would take a commit that a
+        // waiter is to be told of for the beginning.
+        let seen = version(&lock(&shared.conn));
         let serving = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("onward-sqlite".to_owned())
-            .spawn(move || serving.serve())?;
+            .spawn(move || serving.serve(seen))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -256,9 +259,8 @@ impl Shared {
     }
 
     /// The thread: commits what is queued, and in between copies the log back and looks at the
-    /// other processes.
-    fn serve(&self) {
-        let mut seen = version(&lock(&self.conn));
+    /// other processes. `seen`: their last commit that is known.
+    fn serve(&self, mut seen: Option<i64>) {
         let mut looked = Instant::now();
         loop {
             let open = self.sleep(looked);
