@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead, Read};
 
+use onward::Code;
 use onward::limits::PAYLOAD_BYTES_MAX;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -67,7 +68,7 @@ impl<R: BufRead> Lines<R> {
             self.bytes_read += read as u64;
             if read > LINE_BYTES_MAX {
                 self.bytes_read += self.from.skip_until(b'\n')? as u64;
-                return Ok(Some(Err(self.bad(format!("longer than {LINE_BYTES_MAX} bytes")))));
+                return Ok(Some(Err(self.bad(too_long()))));
             }
             if !self.bytes.trim_ascii().is_empty() {
                 return Ok(Some(self.item().map_err(|why| self.bad(why))));
@@ -110,6 +111,12 @@ fn key_of(input: &RawValue, field: &str) -> Result<String, String> {
         None => Err(format!("it has no field {field:?}")),
         Some(_) => Err(format!("its field {field:?} is neither a number nor a text")),
     }
+}
+
+/// What is wrong with a line that cannot be an input whatever it says.
+fn too_long() -> String {
+    let code = Code::PayloadTooLarge;
+    format!("{code}: longer than {LINE_BYTES_MAX} bytes. {}", code.advice())
 }
 
 #[cfg(test)]
