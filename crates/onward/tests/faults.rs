@@ -215,7 +215,7 @@ async fn a_run_whose_end_is_refused_is_stuck_and_can_be_retried() {
     let held = run.status().await.unwrap();
     let lease =
         onward::store::Lease { run: held.id, worker: held.worker.unwrap(), attempt: held.attempt };
-    let foreign = Record::new(1, "foreign", Entry::Fired, held.created_at);
+    let foreign = Record::new(1, "held", Entry::Fired, held.created_at);
     store.record(lease, vec![foreign]).await.unwrap();
     go_on.notify_one();
     let stuck = in_state(&run, RunState::Waiting).await;

@@ -639,18 +639,19 @@ fn hot_statements_walk_their_own_indexes() {
         ("prune_old", "onward_runs_finished"),
         ("record_fence", "onward_runs_id"),
         ("settle_fence", "onward_runs_id"),
-        ("record_same", "onward_records_seq"),
+        ("record_same", "onward_records_step"),
         ("record_clash", "onward_records_step"),
-        ("claim_history", "onward_records_seq"),
-        ("history", "onward_records_seq"),
-        ("sweep_progress", "onward_records_seq"),
+        ("claim_history", "onward_records_step"),
+        ("history", "onward_records_step"),
+        ("sweep_progress", "onward_records_step"),
         ("retry_void", "onward_records"),
     ];
     for (name, index) in plans {
         let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
         let plan = plan(&conn, &std::fs::read_to_string(path).unwrap());
         assert!(plan.contains(index), "{name}:\n{plan}");
-        assert!(!plan.contains("TEMP B-TREE"), "{name}:\n{plan}");
+        // Only a page of one run's history, which is bounded, is sorted.
+        assert!(name == "history" || !plan.contains("TEMP B-TREE"), "{name}:\n{plan}");
         for scan in plan.lines().filter(|line| line.contains("SCAN")) {
             // A partial index walked from its end is no scan of the runs.
             assert!(scan.contains(index), "{name}:\n{plan}");

@@ -143,13 +143,13 @@ pub async fn second_result_of_a_step_is_refused_whole(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
-/// A second record in one place is refused, and nothing of that write is kept.
+/// A second record of a step in one place is refused, and nothing of that write is kept.
 pub async fn second_record_in_one_place_is_refused_whole(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
+    stage.record(lease, vec![tried(1, "ocr", "down")]).await.unwrap();
     let before = stage.snapshot().await;
-    let write = vec![done(2, "pay", 2), done(1, "find", 1)];
+    let write = vec![done(2, "pay", 2), tried(1, "ocr", "slow")];
     assert_conflict(stage.record(lease, write).await, Conflict::Record { run: lease.run });
     stage.assert_unchanged(&before).await;
 }
@@ -172,13 +172,8 @@ pub async fn settle_with_a_clash_is_refused_whole(stage: &Stage) {
 pub async fn failed_tries_precede_one_result(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let failure = Failure::new("down");
-    let tried = |seq| {
-        let next_at = stage.in_ms(200);
-        entry(seq, "ocr", Entry::TryFailed { failure: failure.clone(), next_at })
-    };
-    stage.record(lease, vec![tried(1)]).await.unwrap();
-    stage.record(lease, vec![tried(2), done(3, "ocr", 1)]).await.unwrap();
+    stage.record(lease, vec![tried(1, "ocr", "down")]).await.unwrap();
+    stage.record(lease, vec![tried(2, "ocr", "down"), done(3, "ocr", 1)]).await.unwrap();
     assert_eq!(stage.history(lease.run).await.len(), 3);
 }
 

@@ -34,7 +34,7 @@ pub async fn retried_step_is_recorded_again(stage: &Stage) {
     stage.record(again, vec![done(2, "pay", 1)]).await.unwrap();
     let clash = stage.record(again, vec![done(3, "pay", 1)]).await;
     assert_conflict(clash, Conflict::Record { run: lease.run });
-    let clash = stage.record(again, vec![done(1, "find", 1)]).await;
+    let clash = stage.record(again, vec![tried(1, "pay", "in the place of the voided one")]).await;
     assert_conflict(clash, Conflict::Record { run: lease.run });
 }
 

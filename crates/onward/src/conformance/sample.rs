@@ -48,6 +48,12 @@ pub fn failed(seq: u64, step: &str) -> Record {
     entry(seq, step, Entry::Failed(Failure::fatal("declined").code("card_declined")))
 }
 
+/// The record of a try that failed, with this message.
+pub fn tried(seq: u64, step: &str, message: &str) -> Record {
+    let (failure, next_at) = (Failure::new(message), TestClock::new().now());
+    entry(seq, step, Entry::TryFailed { failure, next_at })
+}
+
 /// A record of this entry, at the time at which every test clock begins.
 pub fn entry(seq: u64, step: &str, entry: Entry) -> Record {
     Record::new(seq, step, entry, TestClock::new().now())

@@ -68,7 +68,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// answers with the runs that it took then and this worker still holds in that attempt.
     fn claim(&self, claim: Claim) -> Answer<'_, Claims>;
 
-    /// Adds records to a run's history.
+    /// Adds records to a run's history. A step ends once, and a try of it is recorded once; that
+    /// each record has a number of its own is the holder's care.
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()>;
 
     /// Ends an attempt, with its last records in the same transaction. A settled attempt leaves

@@ -6,9 +6,16 @@
 use std::time::Duration;
 
 use crate::limits::{CRASH_BACKOFF_MAX, CRASHES_MAX, LOST_WORKERS_KEPT, SUSPECT_CRASHES};
-use crate::{Code, Json, OnConflict, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::{Code, Json, OnConflict, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 use super::{Conflict, Error, NewRun, StartAt, Started, StartedHow};
+
+/// A record's slot among those of its step: one for what ends it, one for each other. A slot is
+/// filled once, so a step ends once. A voided record frees the slot of the end.
+pub(crate) fn slot(record: &Record) -> u64 {
+    let ends = record.entry.kind().is_final() && record.voided_at.is_none();
+    if ends { 0 } else { record.seq }
+}
 
 /// What a cancel does to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

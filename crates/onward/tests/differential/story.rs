@@ -101,8 +101,16 @@ pub(crate) enum Choice {
 pub(crate) struct Line {
     pub(crate) step: usize,
     pub(crate) kind: usize,
-    /// Its place is taken again instead of the next one.
+    /// It is of the step before, in the same place, and ends it if that one did.
     pub(crate) same_place: bool,
+}
+
+impl Line {
+    /// Another line in the place of one: of its step, and final if it was.
+    pub(crate) fn instead_of(self, before: Line) -> Line {
+        let kind = if before.kind < 3 { self.kind % 3 } else { 3 + self.kind % 2 };
+        Line { step: before.step, kind, ..self }
+    }
 }
 
 /// How an attempt ends.

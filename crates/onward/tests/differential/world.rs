@@ -119,7 +119,7 @@ pub(crate) struct World {
     /// Runs that failed or got stuck.
     troubled: Vec<RunId>,
     /// The last place used in each run's history.
-    places: BTreeMap<RunId, u64>,
+    places: BTreeMap<RunId, (u64, Line)>,
     calls: Vec<Call>,
 }
 
@@ -296,12 +296,13 @@ impl World {
     }
 
     fn records(&mut self, stage: &Stage, lease: Lease, lines: &[Line]) -> Vec<Record> {
-        let place = self.places.entry(lease.run).or_default();
         let mut records = Vec::new();
         for line in lines {
-            if !line.same_place {
-                *place += 1;
-            }
+            let (place, line) = match self.places.get(&lease.run) {
+                Some((place, before)) if line.same_place => (*place, line.instead_of(*before)),
+                before => (before.map_or(1, |(place, _)| place + 1), *line),
+            };
+            self.places.insert(lease.run, (place, line));
             let failure = Failure::new("down").code("busy").details(&line.step);
             let what = match line.kind {
                 0 | 1 => Entry::Done(json(line.step as i64)),
@@ -309,7 +310,7 @@ impl World {
                 3 => Entry::TryFailed { failure, next_at: stage.in_ms(200) },
                 _ => Entry::Began,
             };
-            let mut record = entry(*place, &format!("step {}", line.step), what);
+            let mut record = entry(place, &format!("step {}", line.step), what);
             record.attempt = lease.attempt;
             records.push(record);
         }

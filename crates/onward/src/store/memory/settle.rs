@@ -40,13 +40,8 @@ fn fenced(state: &State, lease: Lease) -> Result<(), Error> {
 
 fn add(state: &mut State, lease: Lease, new: Vec<Record>) -> Result<(), Error> {
     let row = state.row_mut(lease.run)?;
-    let clash = |old: &Record, new: &Record| {
-        let ends_same_step = old.step == new.step
-            && old.voided_at.is_none()
-            && old.entry.kind().is_final()
-            && new.entry.kind().is_final();
-        old.seq == new.seq || ends_same_step
-    };
+    let clash =
+        |old: &Record, new: &Record| old.step == new.step && rules::slot(old) == rules::slot(new);
     for (place, record) in new.iter().enumerate() {
         if row.records.iter().chain(&new[..place]).any(|old| clash(old, record)) {
             return Err(Error::Conflict(Conflict::Record { run: lease.run }));

@@ -9,6 +9,7 @@ use rusqlite::params;
 use super::fault::Fault;
 use super::row::{self, json_text, run_blob, signed, worker_blob};
 use super::tx::Tx;
+use crate::store::rules;
 use crate::store::{Conflict, Error, Lease};
 use crate::{Entry, Record, Timestamp};
 
@@ -45,7 +46,7 @@ pub(super) fn add(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) ->
     for (place, record) in records.iter().enumerate() {
         if insert(tx, lease, no, record)? == Inserted::Refused {
             for earlier in &records[..place] {
-                let params = params![no, signed(earlier.seq)];
+                let params = params![no, earlier.step, signed(rules::slot(earlier))];
                 tx.execute(include_str!("sql/record_remove.sql"), params)?;
             }
             return add_new(tx, lease, no, records);
@@ -63,11 +64,9 @@ fn add_new(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) -> Result
         }
     }
     for (place, record) in new.iter().enumerate() {
-        let ends = record.entry.kind().is_final();
-        let params = params![no, signed(record.seq), ends, record.step];
-        let among_new = new[..place].iter().any(|earlier| {
-            let both_end = ends && earlier.entry.kind().is_final();
-            earlier.seq == record.seq || (both_end && earlier.step == record.step)
+        let params = params![no, record.step, signed(rules::slot(record))];
+        let among_new = (new[..place].iter()).any(|earlier| {
+            earlier.step == record.step && rules::slot(earlier) == rules::slot(record)
         });
         if among_new || tx.exists(include_str!("sql/record_clash.sql"), params)? {
             return Err(Error::Conflict(Conflict::Record { run: lease.run }).into());
@@ -94,6 +93,7 @@ fn insert(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<Inserte
         no,
         signed(record.seq),
         record.step,
+        signed(rules::slot(record)),
         record.entry.kind().as_str(),
         body,
         record.try_number,

@@ -43,6 +43,7 @@ CREATE TABLE onward_records (
     run integer not null,
     seq integer not null,
     step text not null,
+    slot integer not null,
     kind text not null,
     body text,
     try_number integer not null,
@@ -54,10 +55,7 @@ CREATE TABLE onward_records (
     voided_at integer
 ) strict;
 
-CREATE UNIQUE INDEX onward_records_seq on onward_records (run, seq);
-
-CREATE UNIQUE INDEX onward_records_step on onward_records (run, step)
-where (kind = 'done' or kind = 'failed' or kind = 'fired') and voided_at is null;
+CREATE UNIQUE INDEX onward_records_step on onward_records (run, step, slot);
 
 CREATE TABLE onward_runs (
     no integer primary key,

@@ -100,6 +100,7 @@ create table onward_records (
     run integer not null,
     seq integer not null,
     step text not null,
+    slot integer not null,
     kind text not null,
     body text,
     try_number integer not null,
@@ -111,11 +112,9 @@ create table onward_records (
     voided_at integer
 ) strict;
 
-create unique index onward_records_seq on onward_records (run, seq);
-
--- Three kinds in a list would make SQLite build a temporary table for every record that is added.
-create unique index onward_records_step on onward_records (run, step)
-where (kind = 'done' or kind = 'failed' or kind = 'fired') and voided_at is null;
+-- `slot` is 0 for the record that ends its step, and the record's seq for any other or a voided
+-- one. So this one index lets a step end once, and finds a repeated record.
+create unique index onward_records_step on onward_records (run, step, slot);
 
 create table onward_attempts (
     run integer not null,

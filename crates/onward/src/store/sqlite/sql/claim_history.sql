@@ -1,4 +1,4 @@
--- A run's records in order, voided ones included.
+-- A run's records, voided ones included. The claim sorts them.
 select
     seq,
     step,
@@ -13,4 +13,3 @@ select
     voided_at
 from onward_records
 where run = ?1
-order by seq

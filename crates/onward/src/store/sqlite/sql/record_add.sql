@@ -1,5 +1,6 @@
--- Adds a record. A sequence number is used once, and a step ends once: the indexes refuse more.
+-- Adds a record. A step ends once: the index refuses more.
 insert into onward_records (
-    run, seq, step, kind, body, try_number, attempt, began_at, at, next_at, foreign_await, voided_at
+    run, seq, step, slot, kind, body, try_number, attempt, began_at, at, next_at, foreign_await,
+    voided_at
 )
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)

@@ -2,8 +2,9 @@
 select 1
 from onward_records
 where run = ?1
-    and seq = ?2
     and step = ?3
+    and (slot = 0 or slot = ?2)
+    and seq = ?2
     and kind = ?4
     and body is ?5
     and try_number = ?6

@@ -3,5 +3,4 @@ select 1
 from onward_records
 where run = ?1
     and attempt = ?2
-order by seq desc
 limit 1
