@@ -625,6 +625,9 @@ fn hot_statements_walk_their_own_indexes() {
     let plans = [
         ("claim_queued", "onward_runs_queued"),
         ("claim_suspect", "onward_runs_suspect"),
+        ("claim_kept", "onward_runs_kept"),
+        ("claim_kept_builds", "onward_runs_kept"),
+        ("sweep_late", "onward_runs_late"),
         ("claim_suspects", "onward_runs_suspect"),
         ("claim_again", "onward_runs_running"),
         ("claim_marks", "onward_runs_marked"),
@@ -672,12 +675,17 @@ fn plan(conn: &Connection, sql: &str) -> String {
 
 #[tokio::test]
 async fn finished_runs_cost_a_claim_nothing() {
-    assert_eq!(claim_steps(1_000).await, claim_steps(100_000).await);
+    assert_eq!(claim_steps(1_000, 0).await, claim_steps(100_000, 0).await);
+}
+
+#[tokio::test]
+async fn runs_that_a_build_is_kept_off_cost_its_claim_nothing() {
+    assert_eq!(claim_steps(0, 10).await, claim_steps(0, 10_000).await);
 }
 
 /// The steps that SQLite's machine makes for each statement of a claim and a sweep, in a file with
-/// so many finished runs.
-async fn claim_steps(finished: i64) -> Vec<(&'static str, i32)> {
+/// so many finished runs, and so many queued ones that are kept off a build.
+async fn claim_steps(finished: i64, kept: i64) -> Vec<(&'static str, i32)> {
     let temp = Temp::new();
     let store = temp.open();
     let worker = joined(&store).await.as_u128().to_be_bytes();
@@ -691,12 +699,22 @@ async fn claim_steps(finished: i64) -> Vec<(&'static str, i32)> {
         [finished],
     )
     .unwrap();
+    raw.execute(
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
+         insert into onward_runs (id, state, attempt, wakes, crashes, priority, due_at,
+             workflow, queue, created_at, duplicates, stuck_builds)
+         select randomblob(16), 'queued', 1, 0, 0, 0, i, 'index', 'default', i, 0, '[\"b1\"]' from n",
+        [kept],
+    )
+    .unwrap();
     let far = i64::MAX;
-    let statements: [(&str, &[&dyn ToSql]); 12] = [
+    let statements: [(&str, &[&dyn ToSql]); 14] = [
         ("wake", &[&far, &100]),
         ("claim_again", &[&worker, &1]),
-        ("claim_queued", &[&"default", &WORKFLOW]),
-        ("claim_suspect", &[&"default", &WORKFLOW]),
+        ("claim_queued", &[&"default", &WORKFLOW, &100]),
+        ("claim_suspect", &[&"default", &WORKFLOW, &100]),
+        ("claim_kept_builds", &[&""]),
+        ("sweep_late", &[&far, &100]),
         ("claim_suspects", &[]),
         ("claim_marks", &[&worker]),
         ("next_due", &[]),

@@ -215,6 +215,9 @@ macro_rules! conformance_suite {
                 stuck_run_remembers_every_build
                 sweep_mends_only_what_it_serves
                 cancelled_stuck_run_is_open_to_any_build
+                late_stuck_run_is_open_to_any_build
+                late_mended_run_is_open_to_any_build
+                claim_takes_in_order_around_what_it_is_kept_off
                 retry_opens_a_stuck_run
                 wake_before_stuck_queues_at_once
             }

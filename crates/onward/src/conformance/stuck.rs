@@ -1,7 +1,7 @@
 //! Stuck runs: kept from the builds that cannot go on with them, open to all others.
 
 use super::stage::*;
-use crate::store::Settled;
+use crate::store::{NewRun, Settled};
 use crate::{RunState, Waits};
 
 /// A stuck run waits, and says why and under which build.
@@ -72,6 +72,53 @@ pub async fn cancelled_stuck_run_is_open_to_any_build(stage: &Stage) {
     stage.settle(lease, stuck(0)).await.unwrap();
     stage.store.cancel(lease.run).await.unwrap();
     assert!(worker.take_whole(lease.run).await.run.cancel_at.is_some());
+}
+
+/// A stuck run whose deadline has passed may be ended by any build, since none of its code
+/// executes.
+pub async fn late_stuck_run_is_open_to_any_build(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(NewRun { timeout_ms: Some(500), ..new_run() }).await;
+    let lease = worker.take(run).await;
+    stage.settle(lease, stuck(0)).await.unwrap();
+    worker.sweep().await;
+    worker.assert_nothing_to_claim().await;
+    stage.pass(500);
+    worker.sweep().await;
+    let claimed = worker.take_whole(run).await;
+    assert!(claimed.run.stuck_builds.is_empty());
+}
+
+/// So may one that a mending build queued and never took.
+pub async fn late_mended_run_is_open_to_any_build(stage: &Stage) {
+    let (old, new) = (stage.worker().await, stage.worker_of("build-2").await);
+    let run = stage.start(NewRun { timeout_ms: Some(500), ..new_run() }).await;
+    stage.settle(old.take(run).await, stuck(0)).await.unwrap();
+    new.sweep().await;
+    stage.pass(500);
+    old.assert_nothing_to_claim().await;
+    old.sweep().await;
+    old.take(run).await;
+}
+
+/// A claim passes over what it is kept off, and takes what is open in the order of claims.
+pub async fn claim_takes_in_order_around_what_it_is_kept_off(stage: &Stage) {
+    let (old, new) = (stage.worker().await, stage.worker_of("build-2").await);
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        kept.push(stage.settled(&old, stuck(0)).await.run);
+    }
+    new.sweep().await;
+    stage.pass(1);
+    let low = stage.start(new_run()).await;
+    let high = stage.start(NewRun { priority: 1, ..new_run() }).await;
+    let mut claims = old.claim(1).await;
+    assert_eq!((claims.runs.remove(0).lease.run, claims.more), (high, true));
+    let claims = new.claim(3).await;
+    let taken: Vec<_> = claims.runs.iter().map(|claimed| claimed.lease.run).collect();
+    assert_eq!((taken, claims.more), (kept, true));
+    let mut claims = old.claim(5).await;
+    assert_eq!((claims.runs.remove(0).lease.run, claims.more), (low, false));
 }
 
 /// A retry opens a stuck run to the build that got stuck.

@@ -86,7 +86,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn retry(&self, run: RunId) -> Answer<'_, Run>;
 
     /// Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due,
-    /// queues stuck runs that this worker's build may mend, and forgets workers that were lost
+    /// queues stuck runs that this worker's build may mend, opens those whose deadline has passed to
+    /// every build, and forgets workers that were lost
     /// more than `LOST_WORKERS_KEPT` ago. Bounded; `more` says that another pass would find work.
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept>;
 

@@ -189,6 +189,19 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
     AfterLoss { due_at: Some(now + pause), waits_for: Some(Waits::Backoff { crashes }), ..waiting }
 }
 
+/// Whether a run is, or was, stuck, and its deadline has passed while nobody held it: then every
+/// build may end it, since that executes none of its code. What cannot be read is left out.
+pub(crate) fn is_late(run: &Run, now: Timestamp) -> bool {
+    let code = match &run.waits_for {
+        Some(Waits::Stuck { code, .. }) => Some(code.as_str()),
+        _ => None,
+    };
+    matches!(run.state, RunState::Queued | RunState::Waiting)
+        && (code.is_some() || !run.stuck_builds.is_empty())
+        && code != Some(Code::CorruptRecord.as_str())
+        && run.deadline_at.is_some_and(|deadline| deadline <= now)
+}
+
 /// Whether a run is claimed alone, because it may be what kills its workers.
 pub(crate) fn is_suspect(crashes: u32) -> bool {
     crashes >= SUSPECT_CRASHES

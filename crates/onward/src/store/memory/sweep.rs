@@ -33,9 +33,10 @@ pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<
     let lost = mark_lost(state, sweep, now);
     let (taken, more_to_take) = take_back(state, sweep.worker, now);
     let (woken, more_to_wake) = claim::wake_due(state, now);
+    let more_to_end = open_late(state, now);
     let more_to_mend = mend_stuck(state, sweep.worker, now);
     forget_lost(state, now);
-    let more = more_to_take || more_to_wake || more_to_mend;
+    let more = more_to_take || more_to_wake || more_to_end || more_to_mend;
     Ok(Swept { lost, taken, woken, more })
 }
 
@@ -82,6 +83,24 @@ fn take_back(state: &mut State, sweeper: WorkerId, now: Timestamp) -> (Vec<RunId
         }
     }
     (taken, more)
+}
+
+/// Opens stuck runs whose deadline has passed to every build; says whether more may be left.
+fn open_late(state: &mut State, now: Timestamp) -> bool {
+    let mut late: Vec<_> = (state.runs.values())
+        .filter(|row| rules::is_late(&row.run, now))
+        .map(|row| (row.run.deadline_at, row.run.id))
+        .collect();
+    late.sort();
+    late.truncate(SWEEP_BATCH_MAX);
+    for (_, run) in &late {
+        if let Some(row) = state.runs.get_mut(run) {
+            row.run.stuck_builds.clear();
+            row.run.crashes = 0;
+            row.queue(now);
+        }
+    }
+    late.len() == SWEEP_BATCH_MAX
 }
 
 /// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says

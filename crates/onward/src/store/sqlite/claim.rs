@@ -22,10 +22,10 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
         return Err(Error::LeaseLost.into());
     }
     wake_due(tx)?;
-    let served = served(&claim.queues, &claim.workflows);
+    let open = Open::to(tx, claim)?;
     let mut runs = taken_before(tx, claim)?;
     if runs.is_empty() {
-        runs = take(tx, claim, &served)?;
+        runs = take(tx, claim, &open)?;
     }
     let next_due = row::first(tx.conn, include_str!("sql/next_due.sql"), [], |row| {
         Ok(Timestamp::from_millis(row.get(0)?))
@@ -35,8 +35,8 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
         runs,
         marks: marks(tx, claim)?,
         next_due,
-        more: any(tx, claim, ClaimMode::Ordinary, &served)?,
-        suspect: suspects && any(tx, claim, ClaimMode::Suspect, &served)?,
+        more: open.any(tx, ClaimMode::Ordinary)?,
+        suspect: (suspects || !open.kept.is_empty()) && open.any(tx, ClaimMode::Suspect)?,
     })
 }
 
@@ -92,15 +92,12 @@ struct Candidate {
     no: i64,
 }
 
-fn take(tx: &mut Tx<'_>, claim: &Claim, served: &[(&str, &str)]) -> Result<Vec<Claimed>, Fault> {
+fn take(tx: &mut Tx<'_>, claim: &Claim, open: &Open<'_>) -> Result<Vec<Claimed>, Fault> {
     let limit = match claim.mode {
         ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
         ClaimMode::Suspect => claim.limit.min(1),
     };
-    let mut candidates = Vec::new();
-    for place in served {
-        candidates.append(&mut queued(tx, claim, claim.mode, *place, limit)?);
-    }
+    let mut candidates = open.first(tx, claim.mode, limit)?;
     candidates.sort_unstable();
     candidates.truncate(limit);
     let mut runs = Vec::with_capacity(candidates.len());
@@ -118,64 +115,72 @@ fn take(tx: &mut Tx<'_>, claim: &Claim, served: &[(&str, &str)]) -> Result<Vec<C
     Ok(runs)
 }
 
-/// The first runs of one queue and workflow that this claim, in this mode, may take.
-fn queued(
-    tx: &Tx<'_>,
-    claim: &Claim,
-    mode: ClaimMode,
-    (queue, workflow): (&str, &str),
-    limit: usize,
-) -> Result<Vec<Candidate>, Fault> {
-    let mut found = Vec::new();
-    if limit == 0 {
-        return Ok(found);
-    }
-    let mut statement = tx.conn.prepare_cached(match mode {
-        ClaimMode::Ordinary => include_str!("sql/claim_queued.sql"),
-        ClaimMode::Suspect => include_str!("sql/claim_suspect.sql"),
-    })?;
-    let mut rows = statement.query([queue, workflow])?;
-    while let Some(row) = rows.next()? {
-        if is_kept_off(row, &claim.build)? {
-            continue;
+/// The queued runs that are open to a claim.
+struct Open<'a> {
+    served: Vec<(&'a str, &'a str)>,
+    /// The sets of builds that some of them are kept off, as stored. The claim's own is in none.
+    kept: Vec<String>,
+}
+
+impl<'a> Open<'a> {
+    fn to(tx: &Tx<'_>, claim: &'a Claim) -> Result<Self, Fault> {
+        let served = served(&claim.queues, &claim.workflows);
+        let mut kept = Vec::new();
+        let mut last = String::new();
+        let sql = include_str!("sql/claim_kept_builds.sql");
+        while let Some(set) = row::next_set(tx.conn, sql, &last)? {
+            // What cannot be read is not kept off: claiming it is what sets it aside.
+            let builds: Vec<String> = serde_json::from_str(&set).unwrap_or_default();
+            if !builds.contains(&claim.build) {
+                kept.push(set.clone());
+            }
+            last = set;
         }
-        found.push(Candidate {
+        Ok(Self { served, kept })
+    }
+
+    /// The first of them in each place and set; enough to choose the first of all from.
+    fn first(&self, tx: &Tx<'_>, mode: ClaimMode, limit: usize) -> Result<Vec<Candidate>, Fault> {
+        let mut found = Vec::new();
+        if limit == 0 {
+            return Ok(found);
+        }
+        let suspect = mode == ClaimMode::Suspect;
+        let sql = match mode {
+            ClaimMode::Ordinary => include_str!("sql/claim_queued.sql"),
+            ClaimMode::Suspect => include_str!("sql/claim_suspect.sql"),
+        };
+        let limit = row::limit(limit);
+        for (queue, workflow) in &self.served {
+            found.append(&mut row::all(
+                tx.conn,
+                sql,
+                params![queue, workflow, limit],
+                Candidate::read,
+            )?);
+            for set in &self.kept {
+                let sql = include_str!("sql/claim_kept.sql");
+                let params = params![queue, workflow, limit, set, suspect];
+                found.append(&mut row::all(tx.conn, sql, params, Candidate::read)?);
+            }
+        }
+        Ok(found)
+    }
+
+    fn any(&self, tx: &Tx<'_>, mode: ClaimMode) -> Result<bool, Fault> {
+        Ok(!self.first(tx, mode, 1)?.is_empty())
+    }
+}
+
+impl Candidate {
+    fn read(row: &rusqlite::Row<'_>) -> Result<Self, Fault> {
+        Ok(Self {
             falling_priority: -row.get::<_, i64>(1)?,
             due_at: row.get(2)?,
             id: row.get(3)?,
             no: row.get(0)?,
-        });
-        if found.len() == limit {
-            break;
-        }
+        })
     }
-    Ok(found)
-}
-
-/// Whether the run got stuck under this build and nobody asked to end it. What cannot be read is
-/// not kept off: claiming it is what sets it aside.
-fn is_kept_off(row: &rusqlite::Row<'_>, build: &str) -> Result<bool, Fault> {
-    let cancel_asked = row.get_ref(4)?.as_i64_or_null().is_ok_and(|time| time.is_some());
-    let builds = row.get_ref(5)?.as_bytes_or_null().unwrap_or_default();
-    let Some(builds) = builds.filter(|_| !cancel_asked) else {
-        return Ok(false);
-    };
-    let builds: Vec<String> = serde_json::from_slice(builds).unwrap_or_default();
-    Ok(builds.iter().any(|stuck| stuck == build))
-}
-
-fn any(
-    tx: &Tx<'_>,
-    claim: &Claim,
-    mode: ClaimMode,
-    served: &[(&str, &str)],
-) -> Result<bool, Fault> {
-    for place in served {
-        if !queued(tx, claim, mode, *place, 1)?.is_empty() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Gives the run to the claim's worker, in a new attempt.

@@ -111,6 +111,11 @@ pub(super) fn all<T>(
     Ok(found)
 }
 
+/// The next set of builds after `last`, in order. Asked from set to set, it skips their runs.
+pub(super) fn next_set(conn: &Connection, sql: &str, last: &str) -> Result<Option<String>, Fault> {
+    Ok(first(conn, sql, [last], |row| Ok(row.get(0)?))?.flatten())
+}
+
 /// A row of `run.sql`.
 pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
     let mut columns = Columns { row, next: 0 };

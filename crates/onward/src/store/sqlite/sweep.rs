@@ -72,9 +72,11 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let lost = mark_lost(tx, sweep, dead)?;
     let (taken, more_to_take) = take_back(tx, sweep.worker)?;
     let (woken, more_to_wake) = wake_due(tx)?;
+    let more_to_end = open_late(tx)?;
     let more_to_mend = mend_stuck(tx, sweep.worker)?;
     forget_lost(tx)?;
-    Ok(Swept { lost, taken, woken, more: more_to_take || more_to_wake || more_to_mend })
+    let more = more_to_take || more_to_wake || more_to_end || more_to_mend;
+    Ok(Swept { lost, taken, woken, more })
 }
 
 fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {
@@ -177,6 +179,18 @@ fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Opens stuck runs whose deadline has passed to every build; says whether more may be left.
+fn open_late(tx: &mut Tx<'_>) -> Result<bool, Fault> {
+    let params = params![tx.now.as_millis(), row::limit(SWEEP_BATCH_MAX)];
+    let sql = include_str!("sql/sweep_late.sql");
+    let opened = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
+    for run in &opened {
+        run.into_iter().for_each(|run| tx.changed(run_id(*run)));
+        tx.work();
+    }
+    Ok(opened.len() == SWEEP_BATCH_MAX)
+}
+
 /// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says
 /// whether more are left.
 ///
@@ -186,7 +200,8 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<bool, Fault> {
     let mut last = String::new();
     let mut mendable: Vec<(Option<RunId>, i64)> = Vec::new();
     let mut worker = None;
-    while let Some(builds) = next_stuck_builds(tx, &last)? {
+    let sql = include_str!("sql/sweep_stuck_builds.sql");
+    while let Some(builds) = row::next_set(tx.conn, sql, &last)? {
         let served_by = match &mut worker {
             Some(served_by) => served_by,
             None => worker.insert(ServedBy::read(tx, sweeper)?),
@@ -212,11 +227,6 @@ fn mend_stuck(tx: &mut Tx<'_>, sweeper: WorkerId) -> Result<bool, Fault> {
         tx.work();
     }
     Ok(more)
-}
-
-fn next_stuck_builds(tx: &Tx<'_>, last: &str) -> Result<Option<String>, Fault> {
-    let sql = include_str!("sql/sweep_stuck_builds.sql");
-    Ok(row::first(tx.conn, sql, [last], |row| Ok(row.get(0)?))?.flatten())
 }
 
 /// What a worker serves.

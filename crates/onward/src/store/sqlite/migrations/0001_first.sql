@@ -56,11 +56,19 @@ create table onward_runs (
 
 create unique index onward_runs_id on onward_runs (id);
 
+-- Queued runs that any build may claim.
 create index onward_runs_queued on onward_runs (queue, workflow, priority desc, due_at, id)
-where state = 'queued' and crashes < 3 and paused_at is null;
+where state = 'queued' and crashes < 3 and paused_at is null
+    and (stuck_builds is null or cancel_at is not null);
 
 create index onward_runs_suspect on onward_runs (queue, workflow, priority desc, due_at, id)
-where state = 'queued' and crashes >= 3 and paused_at is null;
+where state = 'queued' and crashes >= 3 and paused_at is null
+    and (stuck_builds is null or cancel_at is not null);
+
+-- Queued runs that got stuck under some builds, by these: a claim steps over those it is kept off.
+create index onward_runs_kept
+on onward_runs (stuck_builds, (crashes >= 3), queue, workflow, priority desc, due_at, id)
+where state = 'queued' and paused_at is null and stuck_builds is not null and cancel_at is null;
 
 create index onward_runs_paused on onward_runs (queue)
 where state = 'queued' and paused_at is not null;
@@ -76,6 +84,10 @@ where state = 'running' and cancel_at is not null;
 
 create index onward_runs_stuck on onward_runs (stuck_builds, queue, workflow, id)
 where stuck is not null;
+
+create index onward_runs_late on onward_runs (deadline_at, id)
+where stuck_builds is not null and deadline_at is not null
+    and (state = 'queued' or state = 'waiting');
 
 create index onward_runs_finished on onward_runs (state, finished_at, id)
 where finished_at is not null;

@@ -1,7 +1,8 @@
--- Whether any suspect is queued at all, which spares the search by queue and workflow.
+-- Whether any suspect that is kept off no build is queued, which spares the search by place.
 select 1
 from onward_runs
 where state = 'queued'
     and crashes >= 3
     and paused_at is null
+    and (stuck_builds is null or cancel_at is not null)
 limit 1

@@ -4,12 +4,21 @@ from onward_runs
 where state = 'queued'
     and crashes < 3
     and paused_at is null
+    and (stuck_builds is null or cancel_at is not null)
 union all
 select 'queued', count(*)
 from onward_runs
 where state = 'queued'
     and crashes >= 3
     and paused_at is null
+    and (stuck_builds is null or cancel_at is not null)
+union all
+select 'queued', count(*)
+from onward_runs
+where state = 'queued'
+    and paused_at is null
+    and cancel_at is null
+    and stuck_builds is not null
 union all
 select 'queued', count(*)
 from onward_runs
