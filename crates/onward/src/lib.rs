@@ -62,7 +62,7 @@ pub use failure::{Failure, FailureData};
 pub use id::{RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
-pub use model::{Entry, OnConflict, Record, RecordKind, Run, RunState, Waits};
+pub use model::{CodeChange, Entry, OnConflict, Record, RecordKind, Run, RunState, Waits};
 pub use retry::Retry;
 pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, WorkerInfo};
 pub use why::{Why, why};

@@ -401,7 +401,64 @@ async fn changed_code_under_another_build_goes_on() {
     first.kill(worker).await;
     let second = Process::on(&data);
     let worker = serve_steps(&second, "v2", &["a", "x", "c"], "").start().await.unwrap();
-    assert_eq!(second.onward.run(id).of_type::<String>().result().await.unwrap(), "a,x,c");
+    let run = second.onward.run(id).of_type::<String>();
+    assert_eq!(run.result().await.unwrap(), "a,x,c");
+    let noted = run.status().await.unwrap().code_change.unwrap();
+    assert_eq!((noted.build.as_str(), noted.unasked), ("v2", vec!["b".to_owned()]));
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn changed_code_that_only_asks_for_less_is_noted_too() {
+    let data = data();
+    let first = Process::on(&data);
+    let worker = serve_steps(&first, "v1", &["a", "b", "c"], "c").start().await.unwrap();
+    let run = first.onward.start(WORK, &()).await.unwrap();
+    recorded(&run, 2).await;
+    let id = run.id();
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let worker = serve_steps(&second, "v2", &["b"], "").start().await.unwrap();
+    let run = second.onward.run(id).of_type::<String>();
+    assert_eq!(run.result().await.unwrap(), "b");
+    assert_eq!(run.status().await.unwrap().code_change.unwrap().unasked, ["a"]);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_goes_the_same_way_again_has_no_code_change() {
+    let data = data();
+    let first = Process::on(&data);
+    let worker = serve_steps(&first, "v1", &["a", "b"], "b").start().await.unwrap();
+    let run = first.onward.start(WORK, &()).await.unwrap();
+    recorded(&run, 1).await;
+    let id = run.id();
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let worker = serve_steps(&second, "v2", &["a", "b"], "").start().await.unwrap();
+    let run = second.onward.run(id).of_type::<String>();
+    assert_eq!(run.result().await.unwrap(), "a,b");
+    assert_eq!(run.status().await.unwrap().code_change, None);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stuck_run_fails_at_its_deadline() {
+    let data = data();
+    let first = Process::on(&data);
+    let worker = serve_steps(&first, "v1", &["a", "b"], "b").start().await.unwrap();
+    let timeout = Duration::from_secs(2);
+    let run = first.onward.start(WORK, &()).timeout(timeout).await.unwrap();
+    recorded(&run, 1).await;
+    let id = run.id();
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let worker = serve_steps(&second, "v1", &["x"], "").start().await.unwrap();
+    let run = second.onward.run(id).of_type::<String>();
+    in_state(&run, RunState::Waiting).await;
+    in_state(&run, RunState::Failed).await;
+    let failure = run.status().await.unwrap().failure.unwrap();
+    assert!(failure.is(Code::DeadlineExceeded.as_str()), "{failure:?}");
     worker.shutdown().await.unwrap();
 }
 

@@ -302,7 +302,7 @@ async fn a_record_wakes_nobody_and_a_settle_does() {
     store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
     assert!(futures::poll!(&mut waiter).is_pending());
     let end = End::Completed(json("1"));
-    store.settle(lease, Settle { records: vec![done(&store, 2, "b")], end }).await.unwrap();
+    store.settle(lease, Settle::new(vec![done(&store, 2, "b")], end)).await.unwrap();
     assert!(futures::poll!(&mut waiter).is_ready());
 }
 
@@ -368,7 +368,7 @@ async fn one_bad_write_fails_its_own_caller_only() {
     // A large write keeps the thread busy, so that the others meet in one batch.
     let filler = store.start((0..300).map(|_| new_run()).collect());
     let lease = |run| Lease { run, worker, attempt: 1 };
-    let end = || Settle { records: Vec::new(), end: End::Completed(json("1")) };
+    let end = || Settle::new(Vec::new(), End::Completed(json("1")));
     let before = store.record(lease(good), vec![done(&store, 1, "a")]);
     let refused = store.settle(lease(bad), end());
     let after = store.settle(lease(good), end());
@@ -444,7 +444,7 @@ async fn a_corrupt_record_sets_its_run_aside() {
     let run = started(&store).await;
     let lease = claimed(&store, worker, 1).await;
     store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
-    store.settle(lease, Settle { records: Vec::new(), end: End::Released }).await.unwrap();
+    store.settle(lease, Settle::new(Vec::new(), End::Released)).await.unwrap();
     temp.raw().execute("update onward_records set kind = 'guess'", []).unwrap();
     assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
     assert!(matches!(store.history(run, None, 10).await.unwrap_err(), Error::Corrupt(_)));

@@ -85,6 +85,11 @@ impl Shown {
         for (name, other) in relatives_of(run) {
             fact(name, other.to_string().into());
         }
+        if let Some(change) = &run.code_change {
+            let (build, steps) = (&change.build, change.unasked.join(", "));
+            let said = format!("build {build} asks no more for: {steps}");
+            fact("code change", text::line(&said).into());
+        }
         fact("input", text::payload(&run.input).into());
         if let Some(output) = &run.output {
             fact("output", text::payload(output).into());

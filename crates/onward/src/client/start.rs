@@ -279,7 +279,7 @@ fn release_unknown(client: &Arc<Inner>, lease: Lease) {
     let client = Arc::clone(client);
     tokio::spawn(async move {
         for _ in 0..RELEASE_TRIES {
-            let settle = Settle { records: Vec::new(), end: End::Released };
+            let settle = Settle::new(Vec::new(), End::Released);
             match client.store.settle(lease, settle).await {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(run = %lease.run, %error, "not released yet"),

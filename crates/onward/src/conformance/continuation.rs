@@ -58,7 +58,7 @@ pub async fn continuation_onto_a_run_that_is_there_is_refused_whole(stage: &Stag
     let before = stage.snapshot().await;
     for run in [other.run, lease.run] {
         let end = End::Continued { run, input: json(2) };
-        let settle = Settle { records: vec![done(1, "page", 1)], end };
+        let settle = Settle::new(vec![done(1, "page", 1)], end);
         let refused = stage.store.settle(lease, settle).await;
         assert_conflict(refused, Conflict::Record { run: lease.run });
     }

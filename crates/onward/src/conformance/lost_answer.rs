@@ -95,7 +95,7 @@ pub async fn lost_answer_of_a_settle(stage: &Stage) {
     for (priority, end) in (0..).zip(ends) {
         let run = stage.start(NewRun { priority, ..new_run() }).await;
         let lease = worker.take(run).await;
-        let settle = Settle { records: vec![done(1, "ocr", 1)], end };
+        let settle = Settle::new(vec![done(1, "ocr", 1)], end);
         let settled = repeated(stage, |store| store.settle(lease, settle.clone())).await;
         assert_eq!(settled, Settled::AsSaid);
     }
@@ -118,7 +118,7 @@ pub async fn lost_answer_of_a_park_that_was_woken(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     stage.store.cancel(lease.run).await.unwrap();
-    let settle = Settle { records: vec![done(1, "ocr", 1)], end: parked(0) };
+    let settle = Settle::new(vec![done(1, "ocr", 1)], parked(0));
     let settled = repeated(stage, |store| store.settle(lease, settle.clone())).await;
     assert_eq!(settled, Settled::Queued);
 }
@@ -178,7 +178,7 @@ where
 }
 
 fn release() -> Settle {
-    Settle { records: Vec::new(), end: End::Released }
+    Settle::new(Vec::new(), End::Released)
 }
 
 fn assert_no_answer<T: std::fmt::Debug>(answer: Result<T, Error>) {

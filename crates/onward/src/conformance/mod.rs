@@ -196,6 +196,7 @@ macro_rules! conformance_suite {
                 late_repeat_of_a_park_is_known
                 late_repeat_of_a_failed_settle_is_known
                 late_repeat_of_a_settle_by_a_lost_worker_is_known
+                unasked_steps_are_noted_on_the_run
             }
             park {
                 parked_run_shows_what_it_waits_for

@@ -161,7 +161,7 @@ pub async fn settle_with_a_clash_is_refused_whole(stage: &Stage) {
     stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
     let before = stage.snapshot().await;
     let records = vec![done(2, "pay", 1), done(3, "ocr", 9)];
-    let settle = Settle { records, end: End::Completed(json(1)) };
+    let settle = Settle::new(records, End::Completed(json(1)));
     let answer = stage.store.settle(lease, settle).await;
     assert_conflict(answer, Conflict::Record { run: lease.run });
     stage.assert_unchanged(&before).await;

@@ -10,7 +10,7 @@ pub async fn retry_voids_the_failure_that_ended_the_run(stage: &Stage) {
     let lease = stage.running(&worker).await;
     let tried = Entry::TryFailed { failure: Failure::new("down"), next_at: stage.now() };
     let records = vec![done(1, "ocr", 1), entry(2, "pay", tried), failed(3, "pay")];
-    let settle = Settle { records, end: failed_at("pay") };
+    let settle = Settle::new(records, failed_at("pay"));
     stage.store.settle(lease, settle).await.unwrap();
     stage.pass(5);
     let run = stage.store.retry(lease.run).await.unwrap();
@@ -27,7 +27,7 @@ pub async fn retry_voids_the_failure_that_ended_the_run(stage: &Stage) {
 pub async fn retried_step_is_recorded_again(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let settle = Settle { records: vec![failed(1, "pay")], end: failed_at("pay") };
+    let settle = Settle::new(vec![failed(1, "pay")], failed_at("pay"));
     stage.store.settle(lease, settle).await.unwrap();
     stage.store.retry(lease.run).await.unwrap();
     let again = worker.take(lease.run).await;
@@ -107,7 +107,7 @@ pub async fn run_that_fails_again_is_retried_again(stage: &Stage) {
     for seq in 1..4 {
         stage.store.retry(run).await.unwrap();
         let lease = worker.take(run).await;
-        let settle = Settle { records: vec![failed(seq, "pay")], end: failed_at("pay") };
+        let settle = Settle::new(vec![failed(seq, "pay")], failed_at("pay"));
         stage.store.settle(lease, settle).await.unwrap();
         assert_eq!(stage.state(run).await, RunState::Failed);
     }

@@ -1,6 +1,7 @@
 //! Settling: each way to end an attempt, repeated, stale and late.
 
 use super::stage::*;
+use crate::limits::MISMATCH_LISTED_MAX;
 use crate::store::{End, Lease, Settle, Settled};
 use crate::{RunId, RunState};
 
@@ -9,7 +10,7 @@ pub async fn completed_run_shows_its_output(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     stage.pass(5);
-    let settle = Settle { records: vec![done(1, "ocr", 1)], end: End::Completed(json(7)) };
+    let settle = Settle::new(vec![done(1, "ocr", 1)], End::Completed(json(7)));
     assert_eq!(stage.store.settle(lease, settle).await.unwrap(), Settled::AsSaid);
     let run = stage.run(lease.run).await;
     assert_eq!((run.state, run.output), (RunState::Completed, Some(json(7))));
@@ -80,7 +81,7 @@ pub async fn settle_released_twice(stage: &Stage) {
 async fn settle_twice(stage: &Stage, end: End) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let settle = Settle { records: vec![done(1, "ocr", 1)], end };
+    let settle = Settle::new(vec![done(1, "ocr", 1)], end);
     let first = stage.store.settle(lease, settle.clone()).await.unwrap();
     let before = stage.snapshot().await;
     stage.pass(5);
@@ -125,7 +126,7 @@ pub async fn settle_released_with_stale_lease(stage: &Stage) {
 
 async fn settle_stale(stage: &Stage, end: End) {
     let (lease, new) = stage.stale().await;
-    let settle = Settle { records: vec![done(1, "ocr", 1)], end };
+    let settle = Settle::new(vec![done(1, "ocr", 1)], end);
     let before = stage.snapshot().await;
     assert_lost(stage.store.settle(lease, settle.clone()).await);
     stage.assert_unchanged(&before).await;
@@ -174,7 +175,7 @@ pub async fn late_repeat_of_a_park_is_known(stage: &Stage) {
 pub async fn late_repeat_of_a_failed_settle_is_known(stage: &Stage) {
     let (old, new) = (stage.worker().await, stage.worker().await);
     let lease = stage.running(&old).await;
-    let settle = Settle { records: vec![failed(1, "pay")], end: failed_at("pay") };
+    let settle = Settle::new(vec![failed(1, "pay")], failed_at("pay"));
     stage.store.settle(lease, settle.clone()).await.unwrap();
     stage.store.retry(lease.run).await.unwrap();
     let before = stage.snapshot().await;
@@ -197,4 +198,22 @@ pub async fn late_repeat_of_a_settle_by_a_lost_worker_is_known(stage: &Stage) {
     let before = stage.snapshot().await;
     assert_eq!(stage.settle(lease, End::Released).await.unwrap(), Settled::AsSaid);
     stage.assert_unchanged(&before).await;
+}
+
+/// What changed code asks for no more is noted on the run, the first few steps of it, and stays
+/// noted when a later attempt has nothing to add.
+pub async fn unasked_steps_are_noted_on_the_run(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let unasked: Vec<String> = (10..25).map(|number| format!("step {number}")).collect();
+    let settle = Settle { unasked: unasked.clone(), ..Settle::new(vec![], End::Released) };
+    stage.store.settle(lease, settle.clone()).await.unwrap();
+    stage.store.settle(lease, settle).await.unwrap();
+    let noted = stage.run(lease.run).await.code_change.unwrap();
+    assert_eq!((noted.build.as_str(), noted.at), (BUILD, stage.now()));
+    assert_eq!(noted.unasked, unasked[..MISMATCH_LISTED_MAX]);
+    stage.pass(10);
+    let again = worker.take(lease.run).await;
+    stage.settle(again, End::Completed(json(1))).await.unwrap();
+    assert_eq!(stage.run(lease.run).await.code_change, Some(noted));
 }

@@ -157,7 +157,7 @@ impl Stage {
 
     /// Settles with no further records.
     pub fn settle(&self, lease: Lease, end: End) -> Answer<'_, Settled> {
-        self.store.settle(lease, Settle { records: Vec::new(), end })
+        self.store.settle(lease, Settle::new(Vec::new(), end))
     }
 
     /// The run, which must be there.

@@ -127,7 +127,7 @@ pub async fn sweep_of_stuck_runs_is_bounded(stage: &Stage) {
         let mut settling = JoinSet::new();
         for claimed in claims.runs {
             let store = stage.store.clone();
-            let settle = crate::store::Settle { records: vec![], end: stuck(0) };
+            let settle = crate::store::Settle::new(vec![], stuck(0));
             settling.spawn(async move { store.settle(claimed.lease, settle).await.unwrap() });
         }
         settling.join_all().await;

@@ -3,6 +3,7 @@
 //! Owns: what a verdict means for the run, and the write that settles it. Never settles while the
 //! function or one of its bodies is alive.
 
+use super::past::listed;
 use super::send::pauses;
 use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
 use crate::ctx::CONTINUE;
@@ -15,6 +16,7 @@ impl Driver {
     pub(super) async fn finish(mut self, verdict: Verdict) -> Drove {
         drop_user_code(&mut self.function);
         let wakes_seen = self.wakes_seen;
+        let returned = matches!(verdict, Verdict::Returned(_));
         let end = match verdict {
             Verdict::LeaseLost => return Drove::LeaseLost,
             Verdict::Stopped(Stop::Drop) => return Drove::Dropped,
@@ -33,6 +35,7 @@ impl Driver {
             Verdict::Returned(Err(failure)) => self.end_of_failure(failure),
         };
         let parks = matches!(end, End::Parked { .. });
+        let unasked = self.take_unasked(returned);
         let records = self.unsent();
         let setting = self.setting.clone();
         if let Some(in_flight) = self.in_flight.take() {
@@ -49,11 +52,26 @@ impl Driver {
         if parks {
             failpoint::hit("park.before");
         }
-        let drove = settle(&setting, self.lease, Settle { records, end }, wakes_seen).await;
+        let drove =
+            settle(&setting, self.lease, Settle { records, end, unasked }, wakes_seen).await;
         if parks {
             failpoint::hit("park.after");
         }
         drove
+    }
+
+    /// The steps recorded under other builds that the function did not ask for. One that returned
+    /// has asked for all that it ever will.
+    fn take_unasked(&mut self, returned: bool) -> Vec<String> {
+        if returned && let Some(leftover) = self.board.leftover(&self.setting.build) {
+            self.unasked = leftover.other_builds;
+        }
+        let unasked = std::mem::take(&mut self.unasked);
+        if !unasked.is_empty() {
+            let steps = listed(&unasked);
+            tracing::info!(run = %self.lease.run, %steps, "changed code asks for recorded steps no more");
+        }
+        unasked
     }
 
     fn end_of_failure(&self, failure: Failure) -> End {
@@ -111,7 +129,7 @@ async fn settle_stuck(
     let detail = error.to_string();
     let code = crate::Error::from(error).code();
     let end = End::Stuck { code, detail, wakes_seen };
-    match setting.store.settle(lease, Settle { records: Vec::new(), end }).await {
+    match setting.store.settle(lease, Settle::new(Vec::new(), end)).await {
         Ok(_) => Drove::Settled(None),
         Err(_) => Drove::Dropped,
     }

@@ -127,6 +127,8 @@ pub(crate) struct Driver {
     /// A result that the function has seen and that is not sent yet.
     eager: Option<Record>,
     in_flight: Option<InFlight>,
+    /// Steps recorded under other builds that the function did not ask for.
+    unasked: Vec<String>,
     /// When to look again by the store's clock, and the timer for it.
     alarm: Option<(Timestamp, BoxFuture<'static, ()>)>,
     stopping: Option<Stopping>,
@@ -147,7 +149,7 @@ pub(crate) async fn drive(
 ) -> Drove {
     let wakes_seen = claimed.run.wakes;
     let lease = claimed.lease;
-    let settle = |end| Settle { records: Vec::new(), end };
+    let settle = |end| Settle::new(Vec::new(), end);
     if let Some(end) = end_before_start(&setting, &claimed) {
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
@@ -206,6 +208,7 @@ impl Driver {
             last_at,
             eager: None,
             in_flight: None,
+            unasked: Vec::new(),
             alarm: None,
             stopping: None,
             setting,

@@ -38,13 +38,15 @@ pub(crate) struct Past {
 }
 
 /// Records that nobody asked for, found when an unrecorded step wants to begin.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftover {
     /// Steps recorded under this build: the function went another way than it did before.
     pub(crate) same_build: Vec<String>,
-    /// Steps recorded under other builds, or after a failure that a retry voided: it is to be
-    /// expected that the function goes another way.
+    /// Steps recorded under other builds: changed code may go another way.
     pub(crate) other_builds: Vec<String>,
+    /// Steps recorded under this build after a failure that a retry voided: it is to be expected
+    /// that the function goes another way.
+    pub(crate) retried: Vec<String>,
     /// Whether one of the former followed an await that is not from the run's `Ctx`.
     pub(crate) foreign: bool,
 }
@@ -93,16 +95,19 @@ impl Past {
         if self.steps.is_empty() {
             return None;
         }
-        let mut found = Leftover { same_build: vec![], other_builds: vec![], foreign: false };
+        let mut found = Leftover::default();
         for (name, step) in &self.steps {
             let retried = self.voided_seq.is_some_and(|voided| step.seq > voided);
             let made_here = self.builds.get(&step.attempt).is_some_and(|made_by| made_by == build);
-            if made_here && !retried {
-                found.same_build.push(name.clone());
-                found.foreign |= step.foreign;
-            } else {
-                found.other_builds.push(name.clone());
-            }
+            let place = match (made_here, retried) {
+                (false, _) => &mut found.other_builds,
+                (true, true) => &mut found.retried,
+                (true, false) => {
+                    found.foreign |= step.foreign;
+                    &mut found.same_build
+                }
+            };
+            place.push(name.clone());
         }
         found.same_build.sort();
         found.other_builds.sort();

@@ -142,10 +142,9 @@ impl Driver {
         Some(Round::Rest)
     }
 
-    fn judge(&self, leftover: &Leftover) -> Option<Verdict> {
+    fn judge(&mut self, leftover: &Leftover) -> Option<Verdict> {
         if leftover.same_build.is_empty() {
-            let steps = listed(&leftover.other_builds);
-            tracing::info!(run = %self.lease.run, %steps, "steps are not asked for any more, by changed code or after a retry");
+            self.unasked.clone_from(&leftover.other_builds);
             return None;
         }
         let code = if leftover.foreign { Code::ForeignAwait } else { Code::HistoryMismatch };

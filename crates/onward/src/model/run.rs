@@ -207,6 +207,19 @@ pub struct Run {
     pub continued_as: Option<RunId>,
     /// The run that is queued behind this one.
     pub successor: Option<RunId>,
+    /// The last change of its code that left recorded steps unasked for.
+    pub code_change: Option<CodeChange>,
+}
+
+/// A change of code that left recorded steps of a run unasked for. They stay in its history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeChange {
+    /// The build whose code did not ask for them.
+    pub build: String,
+    /// The steps, the first few of them.
+    pub unasked: Vec<String>,
+    /// When that was noticed.
+    pub at: Timestamp,
 }
 
 impl Run {
@@ -242,6 +255,7 @@ impl Run {
             continued_from: None,
             continued_as: None,
             successor: None,
+            code_change: None,
         }
     }
 }

@@ -5,8 +5,12 @@
 
 use std::time::Duration;
 
-use crate::limits::{CRASH_BACKOFF_MAX, CRASHES_MAX, LOST_WORKERS_KEPT, SUSPECT_CRASHES};
-use crate::{Code, Json, OnConflict, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::limits::{
+    CRASH_BACKOFF_MAX, CRASHES_MAX, LOST_WORKERS_KEPT, MISMATCH_LISTED_MAX, SUSPECT_CRASHES,
+};
+use crate::{
+    Code, CodeChange, Json, OnConflict, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId,
+};
 
 use super::{Conflict, Error, NewRun, StartAt, Started, StartedHow};
 
@@ -187,6 +191,12 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
     }
     let pause = Duration::from_secs(1 << (crashes - SUSPECT_CRASHES)).min(CRASH_BACKOFF_MAX);
     AfterLoss { due_at: Some(now + pause), waits_for: Some(Waits::Backoff { crashes }), ..waiting }
+}
+
+/// What is noted on a run whose code, in `build`, asks for these recorded steps no more.
+pub(crate) fn code_change(build: Option<&str>, unasked: &[String], now: Timestamp) -> CodeChange {
+    let unasked = unasked.iter().take(MISMATCH_LISTED_MAX).cloned().collect();
+    CodeChange { build: build.unwrap_or_default().to_owned(), unasked, at: now }
 }
 
 /// Whether a run is, or was, stuck, and its deadline has passed while nobody held it: then every

@@ -206,6 +206,16 @@ pub struct Settle {
     pub records: Vec<Record>,
     /// How it ends.
     pub end: End,
+    /// Recorded steps that the code of this build asks for no more. The store keeps the first
+    /// `MISMATCH_LISTED_MAX` of them on the run, for people; none leaves what is there.
+    pub unasked: Vec<String>,
+}
+
+impl Settle {
+    /// An end with its last records, under code that asked for all there is.
+    pub fn new(records: Vec<Record>, end: End) -> Self {
+        Self { records, end, unasked: Vec::new() }
+    }
 }
 
 /// How an attempt ends.

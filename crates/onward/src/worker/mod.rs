@@ -401,7 +401,7 @@ impl Drop for Held {
         let tenure = Arc::clone(&self.tenure);
         runtime.spawn(async move {
             for pause in driver::pauses() {
-                let settle = Settle { records: Vec::new(), end: End::Released };
+                let settle = Settle::new(Vec::new(), End::Released);
                 let released = store.settle(lease, settle).await;
                 if tenure.is_over() || !matches!(released, Err(store::Error::Unavailable(..))) {
                     return;

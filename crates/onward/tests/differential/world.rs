@@ -181,7 +181,7 @@ impl World {
                 let (lease, wakes) = self.lease(stage, *lease).await?;
                 let records = self.records(stage, lease, lines);
                 let end = self.end(stage, lease, wakes, *ending).await;
-                Call::Settle(lease, Settle { records, end })
+                Call::Settle(lease, Settle::new(records, end))
             }
             Scene::Cancel { held: true, run } => {
                 Call::Cancel(self.lease(stage, Choice::Held(*run)).await?.0.run)

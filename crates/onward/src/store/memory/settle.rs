@@ -66,6 +66,10 @@ pub(super) fn settle(
     check_continuation(state, lease.run, &settle.end)?;
     let new = not_yet_there(state, lease, settle.records);
     add(state, lease, new)?;
+    if !settle.unasked.is_empty() {
+        let run = &mut state.row_mut(lease.run)?.run;
+        run.code_change = Some(rules::code_change(run.build.as_deref(), &settle.unasked, now));
+    }
     let settled = end(state, lease.run, settle.end, now)?;
     Ok(settled)
 }

@@ -152,6 +152,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         continued_from: columns.run_id_or_none()?,
         continued_as: columns.run_id_or_none()?,
         successor: columns.run_id_or_none()?,
+        code_change: columns.json()?,
     };
     Ok(Row { no, run, ticket, failed_step })
 }

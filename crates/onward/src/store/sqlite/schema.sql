@@ -86,7 +86,8 @@ CREATE TABLE onward_runs (
     failed_step text,
     duplicates integer not null,
     continued_from blob,
-    continued_as blob
+    continued_as blob,
+    code_change text
 ) strict;
 
 CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);

@@ -45,6 +45,11 @@ pub(super) fn settle(tx: &mut Tx<'_>, lease: Lease, settle: &Settle) -> Result<S
     if !settle.records.is_empty() {
         add(tx, lease, held.no, &settle.records)?;
     }
+    if !settle.unasked.is_empty() {
+        let change = rules::code_change(held.build.as_deref(), &settle.unasked, tx.now);
+        let params = params![held.no, json_text(&change)?];
+        tx.execute(include_str!("sql/settle_note.sql"), params)?;
+    }
     tx.changed(lease.run);
     end(tx, lease, held, &settle.end)
 }

@@ -185,7 +185,7 @@ fn open_late(tx: &mut Tx<'_>) -> Result<bool, Fault> {
     let sql = include_str!("sql/sweep_late.sql");
     let opened = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
     for run in &opened {
-        run.into_iter().for_each(|run| tx.changed(run_id(*run)));
+        run.iter().for_each(|run| tx.changed(run_id(*run)));
         tx.work();
     }
     Ok(opened.len() == SWEEP_BATCH_MAX)

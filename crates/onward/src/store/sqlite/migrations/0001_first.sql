@@ -51,7 +51,8 @@ create table onward_runs (
     failed_step text,
     duplicates integer not null,
     continued_from blob,
-    continued_as blob
+    continued_as blob,
+    code_change text
 ) strict;
 
 create unique index onward_runs_id on onward_runs (id);

@@ -31,7 +31,8 @@ select
     i.tags,
     r.continued_from,
     r.continued_as,
-    r.successor
+    r.successor,
+    r.code_change
 from onward_runs r
 left join onward_inputs i on i.no = r.no
 left join onward_outputs o on o.no = r.no
