@@ -83,12 +83,12 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// The steps or runs of a second, beside the rows of a second.
+    /// Steps a second, beside the raw limit's rows a second.
     pub(crate) fn rate(measure: &'static str, value: f64, raw: f64) -> Self {
         Self { measure, value, unit: "steps/s", raw, ratio: value / raw }
     }
 
-    /// The median of some times, beside that of the raw limit.
+    /// The median of some times, beside that of the raw limit's.
     pub(crate) fn time(measure: &'static str, times: Vec<Duration>, raw: Vec<Duration>) -> Self {
         let (value, raw) = (median_us(times), median_us(raw));
         Self { measure, value, unit: "µs", raw, ratio: value / raw }

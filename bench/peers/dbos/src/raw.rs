@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::PgConnection;
-use sqlx::{Connection, Row};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Row};
 
-use crate::bench::{Fallible, payload};
+use crate::bench::{Fallible, SCHEMA, payload};
 
 /// Rows in one commit of the throughput limit.
 const ROWS_PER_COMMIT: i64 = 100;
@@ -25,15 +25,18 @@ pub(crate) struct Raw {
 impl Raw {
     /// Makes the schema anew.
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
-        let mut raw = Self { conn: PgConnection::connect(url).await?, payload: payload() };
+        let options = url.parse::<PgConnectOptions>()?.options([("search_path", SCHEMA)]);
+        let conn = PgConnection::connect_with(&options).await?;
+        let mut raw = Self { conn, payload: payload() };
         raw.drop_schema().await?;
-        let tables = "
-            create schema onward_bench_peer;
-            create table onward_bench_peer.records (
+        let tables = format!(
+            "create schema {SCHEMA};
+            create table records (
                 no bigint generated always as identity primary key,
                 run bigint, seq bigint, step text, kind text, body text, at bigint
-            )";
-        sqlx::raw_sql(tables).execute(&mut raw.conn).await?;
+            )"
+        );
+        sqlx::raw_sql(AssertSqlSafe(tables)).execute(&mut raw.conn).await?;
         Ok(raw)
     }
 
@@ -44,10 +47,8 @@ impl Raw {
     }
 
     async fn drop_schema(&mut self) -> Fallible<()> {
-        let statements = "
-            set client_min_messages = warning;
-            drop schema if exists onward_bench_peer cascade";
-        sqlx::raw_sql(statements).execute(&mut self.conn).await?;
+        let statement = format!("drop schema if exists {SCHEMA} cascade");
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut self.conn).await?;
         Ok(())
     }
 
@@ -65,7 +66,7 @@ impl Raw {
         let numbers: Vec<i64> = (0..ROWS_PER_COMMIT).collect();
         let bodies = vec![self.payload.clone(); numbers.len()];
         let insert = "
-            insert into onward_bench_peer.records (run, seq, step, kind, body, at)
+            insert into records (run, seq, step, kind, body, at)
             select run, run, 'the step', 'done', body, 1700000000000
             from unnest($1::bigint[], $2::text[]) as row (run, body)";
         let begun = Instant::now();
@@ -82,7 +83,7 @@ impl Raw {
         pause: Duration,
     ) -> Fallible<Vec<Duration>> {
         let insert = "
-            insert into onward_bench_peer.records (run, seq, step, kind, body, at)
+            insert into records (run, seq, step, kind, body, at)
             values ($1, $1, 'the step', 'done', $2, 1700000000000)";
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
