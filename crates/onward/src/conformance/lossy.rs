@@ -4,15 +4,16 @@
 //! process that dies before or after a write. Never changes a write.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::store::{
     Answer, Claim, Claims, Duplicates, Error, HistoryPage, Lease, NewRun, NewWorker, Outage, Prune,
-    Pruned, Query, RunPage, Settle, Settled, Started, Stats, Store, Sweep, Swept, Topic, Waiter,
-    Which,
+    Pruned, Query, RunPage, Settle, Settled, Started, Stats, Store, Sweep, Swept, Topic, Transact,
+    Transacted, Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -34,6 +35,10 @@ pub struct LossyStore {
     inner: Arc<dyn Store>,
     /// How many answers are still to be lost.
     losses: AtomicUsize,
+    /// How many answers to transactions are still to be lost.
+    transaction_losses: AtomicUsize,
+    /// Whether the answers to records and to transactions are held back.
+    held: [watch::Sender<bool>; 2],
     /// How many writes are still done before the store goes silent, and on which side of the
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
@@ -49,6 +54,15 @@ pub enum Death {
     After,
 }
 
+/// Writes whose answers can be held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// [`Store::record`].
+    Records,
+    /// [`Store::transact`].
+    Transactions,
+}
+
 /// What becomes of a write.
 enum Fate {
     Answered,
@@ -59,7 +73,14 @@ enum Fate {
 impl LossyStore {
     /// A store that does what `inner` does, and loses no answer until it is told to.
     pub fn around(inner: Arc<dyn Store>) -> Self {
-        Self { inner, losses: AtomicUsize::new(0), life: Mutex::default(), died: Notify::new() }
+        Self {
+            inner,
+            losses: AtomicUsize::new(0),
+            transaction_losses: AtomicUsize::new(0),
+            held: [watch::Sender::new(false), watch::Sender::new(false)],
+            life: Mutex::default(),
+            died: Notify::new(),
+        }
     }
 
     /// The store around which this one is.
@@ -70,6 +91,22 @@ impl LossyStore {
     /// Loses the answers to the next `count` writes.
     pub fn lose_next(&self, count: usize) {
         self.losses.store(count, Ordering::SeqCst);
+    }
+
+    /// Loses the answers to the next `count` transactions.
+    pub fn lose_next_transactions(&self, count: usize) {
+        self.transaction_losses.store(count, Ordering::SeqCst);
+    }
+
+    /// Does these writes from here on and keeps their answers until they are let go, so that a test
+    /// can choose which of two writes is answered first.
+    pub fn hold(&self, held: Held) {
+        self.held[held as usize].send_replace(true);
+    }
+
+    /// Gives the answers that were held back, and those to come.
+    pub fn let_go(&self, held: Held) {
+        self.held[held as usize].send_replace(false);
     }
 
     /// Whether every answer that was to be lost is lost.
@@ -99,22 +136,13 @@ impl LossyStore {
             }
             *writes -= 1;
         }
-        let lost = (self.losses)
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
-            .is_ok();
-        if lost { Fate::AnswerLost } else { Fate::Answered }
+        if is_one_lost(&self.losses) { Fate::AnswerLost } else { Fate::Answered }
     }
 
     fn write<'a, T: Send + 'a>(&'a self, write: impl FnOnce() -> Answer<'a, T>) -> Answer<'a, T> {
         match self.fate() {
             Fate::Answered => write(),
-            Fate::AnswerLost => {
-                let answer = write();
-                Box::pin(async move {
-                    drop(answer.await);
-                    Err(Error::Unavailable(Outage::NoAnswer, "the answer was lost".into()))
-                })
-            }
+            Fate::AnswerLost => lost(write()),
             Fate::Silent(death) => {
                 let answer = (death == Death::After).then(write);
                 Box::pin(async move {
@@ -129,6 +157,31 @@ impl LossyStore {
     }
 }
 
+impl LossyStore {
+    fn answer_later<'a, T: Send + 'a>(&'a self, held: Held, answer: Answer<'a, T>) -> Answer<'a, T> {
+        let gate = &self.held[held as usize];
+        Box::pin(async move {
+            let answer = answer.await;
+            // The gate is the store's own, so it is there.
+            let _ = gate.subscribe().wait_for(|held| !held).await;
+            answer
+        })
+    }
+}
+
+/// Waits for an answer, and loses it.
+fn lost<'a, T: Send + 'a>(answer: Answer<'a, T>) -> Answer<'a, T> {
+    Box::pin(async move {
+        drop(answer.await);
+        Err(Error::Unavailable(Outage::NoAnswer, "the answer was lost".into()))
+    })
+}
+
+fn is_one_lost(losses: &AtomicUsize) -> bool {
+    let less = |left: usize| left.checked_sub(1);
+    losses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+}
+
 impl fmt::Debug for LossyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LossyStore").field("inner", &self.inner).finish_non_exhaustive()
@@ -138,6 +191,10 @@ impl fmt::Debug for LossyStore {
 impl Store for LossyStore {
     fn clock(&self) -> &dyn Clock {
         self.inner.clock()
+    }
+
+    fn sqlite_file(&self) -> Option<&Path> {
+        self.inner.sqlite_file()
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
@@ -161,7 +218,16 @@ impl Store for LossyStore {
     }
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
-        self.write(|| self.inner.record(lease, records))
+        let answer = self.write(|| self.inner.record(lease, records));
+        self.answer_later(Held::Records, answer)
+    }
+
+    fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
+        let answer = self.write(|| self.inner.transact(transact));
+        if is_one_lost(&self.transaction_losses) {
+            return lost(answer);
+        }
+        self.answer_later(Held::Transactions, answer)
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {

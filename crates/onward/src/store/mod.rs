@@ -10,17 +10,22 @@ mod memory;
 pub(crate) mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod transact;
 mod verb;
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
+use std::path::Path;
 use std::pin::Pin;
 
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
+#[cfg(feature = "sqlite")]
+pub use transact::SqliteBody;
+pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
     Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
     HistoryPage, Lease, Mark, NewKey, NewRun, NewWorker, Prune, Pruned, Query, RunPage, Settle,
@@ -47,6 +52,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The clock whose times the store keeps. No I/O.
     fn clock(&self) -> &dyn Clock;
 
+    /// The SQLite file that the store keeps, if it keeps one: what a user's own connection must be
+    /// to for a start in its transaction. No I/O.
+    fn sqlite_file(&self) -> Option<&Path> {
+        None
+    }
+
     /// Starts runs, each with its key in the same transaction. The answers are in the order of
     /// the runs; one refused run does not refuse the others. At most `START_BATCH_MAX` runs.
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>>;
@@ -71,6 +82,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Adds records to a run's history. A step ends once, and a try of it is recorded once; that
     /// each record has a number of its own is the holder's care.
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()>;
+
+    /// Executes the body of a transactional step and adds its record, in one transaction. The
+    /// checks come in the usual order: the step's record by this attempt is there → it is the
+    /// answer; the fence is not mine → `LeaseLost`, and the body does not execute. A store without
+    /// transactions for this kind of body refuses it, as is the case unless this is written.
+    fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
+        Box::pin(ready(Ok(transact.body.refused())))
+    }
 
     /// Ends an attempt, with its last records in the same transaction. A settled attempt leaves
     /// a trace, so that a late repeat is known after the run was claimed again.

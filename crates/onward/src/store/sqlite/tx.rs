@@ -81,6 +81,11 @@ impl<'c> Tx<'c> {
 }
 
 impl Changes {
+    pub(super) fn add(&mut self, more: Changes) {
+        self.work |= more.work;
+        self.runs.extend(more.runs);
+    }
+
     pub(super) fn tell(self, hub: &Hub) {
         if self.work {
             hub.notify(Topic::Work);
