@@ -37,8 +37,10 @@ pub struct LossyStore {
     losses: AtomicUsize,
     /// How many answers to transactions are still to be lost.
     transaction_losses: AtomicUsize,
-    /// Whether the answers to records and to transactions are held back.
-    held: [watch::Sender<bool>; 2],
+    /// Whether each kind of [`Held`] is held back.
+    held: [watch::Sender<bool>; 3],
+    /// How many of each kind were asked for.
+    asked: [AtomicUsize; 3],
     /// How many writes are still done before the store goes silent, and on which side of the
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
@@ -54,13 +56,15 @@ pub enum Death {
     After,
 }
 
-/// Writes whose answers can be held back.
+/// What can be held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// [`Store::record`].
+    /// The answers to [`Store::record`].
     Records,
-    /// [`Store::transact`].
+    /// The answers to [`Store::transact`].
     Transactions,
+    /// [`Store::transact`] itself: nothing is done yet.
+    TransactionsBefore,
 }
 
 /// What becomes of a write.
@@ -77,7 +81,8 @@ impl LossyStore {
             inner,
             losses: AtomicUsize::new(0),
             transaction_losses: AtomicUsize::new(0),
-            held: [watch::Sender::new(false), watch::Sender::new(false)],
+            held: Default::default(),
+            asked: Default::default(),
             life: Mutex::default(),
             died: Notify::new(),
         }
@@ -98,13 +103,18 @@ impl LossyStore {
         self.transaction_losses.store(count, Ordering::SeqCst);
     }
 
-    /// Does these writes from here on and keeps their answers until they are let go, so that a test
-    /// can choose which of two writes is answered first.
+    /// Holds these back from here on until they are let go, so that a test can choose which of two
+    /// writes is done or answered first.
     pub fn hold(&self, held: Held) {
         self.held[held as usize].send_replace(true);
     }
 
-    /// Gives the answers that were held back, and those to come.
+    /// How many such writes were done or begun so far.
+    pub fn asked(&self, held: Held) -> usize {
+        self.asked[held as usize].load(Ordering::SeqCst)
+    }
+
+    /// Lets go of what was held back, and of what is to come.
     pub fn let_go(&self, held: Held) {
         self.held[held as usize].send_replace(false);
     }
@@ -158,14 +168,21 @@ impl LossyStore {
 }
 
 impl LossyStore {
-    fn answer_later<'a, T: Send + 'a>(&'a self, held: Held, answer: Answer<'a, T>) -> Answer<'a, T> {
-        let gate = &self.held[held as usize];
+    fn answer_later<'a, T: Send + 'a>(
+        &'a self,
+        held: Held,
+        answer: Answer<'a, T>,
+    ) -> Answer<'a, T> {
         Box::pin(async move {
             let answer = answer.await;
-            // The gate is the store's own, so it is there.
-            let _ = gate.subscribe().wait_for(|held| !held).await;
+            self.free(held).await;
             answer
         })
+    }
+
+    async fn free(&self, held: Held) {
+        // The gate is the store's own, so it is there.
+        let _ = self.held[held as usize].subscribe().wait_for(|held| !held).await;
     }
 }
 
@@ -218,16 +235,23 @@ impl Store for LossyStore {
     }
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
+        self.asked[Held::Records as usize].fetch_add(1, Ordering::SeqCst);
         let answer = self.write(|| self.inner.record(lease, records));
         self.answer_later(Held::Records, answer)
     }
 
     fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
-        let answer = self.write(|| self.inner.transact(transact));
-        if is_one_lost(&self.transaction_losses) {
-            return lost(answer);
-        }
-        self.answer_later(Held::Transactions, answer)
+        let asked = |held: Held| self.asked[held as usize].fetch_add(1, Ordering::SeqCst);
+        asked(Held::TransactionsBefore);
+        Box::pin(async move {
+            self.free(Held::TransactionsBefore).await;
+            asked(Held::Transactions);
+            let answer = self.write(|| self.inner.transact(transact));
+            if is_one_lost(&self.transaction_losses) {
+                return lost(answer).await;
+            }
+            self.answer_later(Held::Transactions, answer).await
+        })
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
