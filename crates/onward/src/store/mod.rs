@@ -22,6 +22,8 @@ use std::pin::Pin;
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
 #[cfg(feature = "sqlite")]
+pub(crate) use sqlite::start_inside;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
 pub use transact::SqliteBody;

@@ -10,6 +10,7 @@ mod claim;
 mod commit;
 mod fault;
 mod guard;
+mod inside;
 mod log;
 mod look;
 mod open;
@@ -34,6 +35,7 @@ use self::alive::Alive;
 use self::commit::{Points, VerbWrite};
 use self::fault::Fault;
 use self::guard::Guard;
+pub(crate) use self::inside::start_inside;
 use self::log::Log;
 use self::reader::Readers;
 use self::tx::Tx;
@@ -52,6 +54,8 @@ const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// commit. Writes that come together share a commit.
 pub struct SqliteStore {
     path: PathBuf,
+    /// Where the path led when the file was opened.
+    file: PathBuf,
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
     writer: Writer,
@@ -116,7 +120,8 @@ impl SqliteStore {
             .map_err(|error| crate::Error::new(Code::StoreUnavailable).because(error))?;
         let readers = Arc::new(Readers::new(path.clone(), busy_timeout));
         let alive = Arc::new(Alive::beside(&path));
-        Ok(Self { path, clock, hub, writer, guard, readers, alive })
+        let file = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        Ok(Self { path, file, clock, hub, writer, guard, readers, alive })
     }
 
     /// Commits of this store so far, for tests of how writes are gathered.
@@ -168,7 +173,7 @@ impl Store for SqliteStore {
     }
 
     fn sqlite_file(&self) -> Option<&Path> {
-        Some(&self.path)
+        Some(&self.file)
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {

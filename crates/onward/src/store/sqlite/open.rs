@@ -139,6 +139,11 @@ fn check_version(version: usize) -> Result<(), TooNew> {
     if version > MIGRATIONS.len() { Err(TooNew) } else { Ok(()) }
 }
 
+/// Whether a database has the schema of this version.
+pub(super) fn is_current(conn: &Connection) -> Result<bool, Fault> {
+    Ok(version(conn)? == MIGRATIONS.len())
+}
+
 /// How many migrations the database has had; none when the store's tables are not there.
 fn version(conn: &Connection) -> Result<usize, Fault> {
     if row::first(conn, include_str!("sql/schema_there.sql"), [], |_| Ok(()))?.is_none() {

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::fault::{Fault, Uncommitted};
 use super::guard::{Guard, Left};
+use super::inside;
 use super::record::{self, holds};
 use super::row::{self, run_blob};
 use super::tx::Tx;
@@ -70,7 +71,8 @@ impl Execution {
     ) -> Result<Transacted, Fault> {
         tx.conn.execute_batch("savepoint onward_body")?;
         let watch = self.guard.watch(self.transact.time_max);
-        let result = catch_unwind(AssertUnwindSafe(|| body(tx.conn)));
+        let (result, started) =
+            inside::collecting(|| catch_unwind(AssertUnwindSafe(|| body(tx.conn))));
         let left = watch.left(tx.conn);
         let result = result.unwrap_or_else(|panic| Err(Failure::of_panic(panic)));
         match self.judge(result, left) {
@@ -81,6 +83,7 @@ impl Execution {
                 };
                 failpoint::hit("transact.before_record");
                 self.keep(tx, no, &record)?;
+                tx.changed_inside(started);
                 Ok(Transacted::Recorded(record))
             }
             Err(failure) => {

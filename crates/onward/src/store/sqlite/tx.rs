@@ -75,6 +75,11 @@ impl<'c> Tx<'c> {
         self.changes.work = true;
     }
 
+    /// Whoever waits for what was changed inside a user's body looks again too.
+    pub(super) fn changed_inside(&mut self, changes: Changes) {
+        self.changes.add(changes);
+    }
+
     pub(super) fn into_changes(self) -> Changes {
         self.changes
     }
