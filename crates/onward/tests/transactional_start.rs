@@ -25,7 +25,7 @@ async fn runs(onward: &Onward) -> usize {
 #[tokio::test]
 async fn what_is_rolled_back_was_never_started() {
     let bank = Bank::open();
-    let onward = Onward::open(&bank.url()).await.unwrap();
+    let onward = bank.process().onward;
     let mut db = bank.db();
     let tx = db.transaction().unwrap();
     tx.execute("insert into notes values ('order')", ()).unwrap();
@@ -40,7 +40,7 @@ async fn what_is_rolled_back_was_never_started() {
 #[tokio::test]
 async fn what_is_committed_is_executed() {
     let bank = Bank::open();
-    let onward = Onward::open(&bank.url()).await.unwrap();
+    let onward = bank.process().onward;
     let worker = onward.worker().serve(SHIP, ship).start().await.unwrap();
     let mut db = bank.db();
     let tx = db.transaction().unwrap();
@@ -57,7 +57,7 @@ async fn what_is_committed_is_executed() {
 #[tokio::test]
 async fn a_key_means_what_it_means_for_any_start() {
     let bank = Bank::open();
-    let onward = Onward::open(&bank.url()).await.unwrap();
+    let onward = bank.process().onward;
     let first = onward.start(SHIP, &1).key("order-1").await.unwrap();
     let mut db = bank.db();
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
@@ -78,7 +78,7 @@ async fn a_key_means_what_it_means_for_any_start() {
 #[tokio::test]
 async fn a_run_that_replaces_another_waits_for_the_commit() {
     let bank = Bank::open();
-    let onward = Onward::open(&bank.url()).await.unwrap();
+    let onward = bank.process().onward;
     let first = onward.start(SHIP, &1).key("order-1").await.unwrap();
     let mut db = bank.db();
     let tx = db.transaction().unwrap();
@@ -93,7 +93,7 @@ async fn a_run_that_replaces_another_waits_for_the_commit() {
 #[tokio::test]
 async fn a_connection_that_will_not_do_is_refused() {
     let bank = Bank::open();
-    let onward = Onward::open(&bank.url()).await.unwrap();
+    let onward = bank.process().onward;
     let start = || onward.start(SHIP, &1);
     let mut db = bank.db();
     assert_eq!(start().in_sqlite(&db).unwrap_err().code(), Code::NoTransaction);
@@ -120,7 +120,7 @@ async fn a_connection_that_will_not_do_is_refused() {
 #[tokio::test]
 async fn a_locked_file_is_said_to_be_locked() {
     let bank = Bank::open();
-    let onward = Onward::open(&bank.url()).await.unwrap();
+    let onward = bank.process().onward;
     let (mut db, mut holder) = (bank.db(), bank.db());
     db.busy_timeout(Duration::ZERO).unwrap();
     let held = holder.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
@@ -139,7 +139,7 @@ const ORDER: Workflow<u32, String> = Workflow::named("order");
 #[tokio::test]
 async fn a_body_may_start_runs_in_its_transaction() {
     let bank = Bank::open();
-    let onward = Onward::open(&bank.url()).await.unwrap();
+    let onward = bank.process().onward;
     let client = onward.clone();
     let worker = onward.worker().serve(SHIP, ship).serve(ORDER, move |ctx: Ctx, order: u32| {
         let client = client.clone();

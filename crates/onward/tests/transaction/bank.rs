@@ -32,10 +32,6 @@ impl Bank {
         bank
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", path_in(self.folder.path()).display())
-    }
-
     /// A connection of the program's own.
     pub(crate) fn db(&self) -> Connection {
         let db = Connection::open(path_in(self.folder.path())).unwrap();

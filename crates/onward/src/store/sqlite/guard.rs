@@ -14,7 +14,7 @@ use rusqlite::Connection;
 /// Instructions of SQLite's machine between two looks at the time: some ten microseconds.
 const LOOK_EVERY: i32 = 1_000;
 
-/// What the hooks of one connection and the executor of a body share.
+/// What the hooks of one connection share with whoever executes a body on it.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     /// Whether a body executes.
