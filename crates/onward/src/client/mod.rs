@@ -6,6 +6,8 @@
 mod handle;
 #[cfg(feature = "sqlite")]
 mod inside;
+#[cfg(feature = "postgres")]
+mod inside_postgres;
 mod open;
 mod start;
 mod start_many;

@@ -210,6 +210,11 @@ impl Store for LossyStore {
         self.inner.clock()
     }
 
+    #[cfg(feature = "postgres")]
+    fn postgres(&self) -> Option<&crate::store::PostgresStore> {
+        self.inner.postgres()
+    }
+
     fn sqlite_file(&self) -> Option<&Path> {
         self.inner.sqlite_file()
     }

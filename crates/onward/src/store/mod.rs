@@ -66,6 +66,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Duration::from_secs(5)
     }
 
+    /// The store itself, if it is one on Postgres: what a start in a user's own transaction asks.
+    /// No I/O.
+    #[cfg(feature = "postgres")]
+    fn postgres(&self) -> Option<&PostgresStore> {
+        None
+    }
+
     /// The SQLite file that the store keeps, if it keeps one: what a user's own connection must be
     /// to for a start in its transaction. No I/O.
     fn sqlite_file(&self) -> Option<&Path> {

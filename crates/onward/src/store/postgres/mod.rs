@@ -152,6 +152,12 @@ impl PostgresStore {
         Ok(Self { shared, lanes, starts, listening: OnceLock::new(), home })
     }
 
+    /// A statement as this store's schema has it, and the time to bind to it, for a transaction of
+    /// the user's own.
+    pub(crate) fn inside(&self, sql: &'static str) -> (String, Option<i64>) {
+        (self.shared.sql.text(sql).into_owned(), self.shared.clock.given())
+    }
+
     /// The lane of a run: always the same, so that its writes stay in order.
     fn lane(&self, run: RunId) -> &Lane<RunWrite> {
         &self.lanes[(run.as_u128() % LANES as u128) as usize]
@@ -169,6 +175,10 @@ impl PostgresStore {
 impl Store for PostgresStore {
     fn clock(&self) -> &dyn Clock {
         &self.shared.clock
+    }
+
+    fn postgres(&self) -> Option<&PostgresStore> {
+        Some(self)
     }
 
     fn idle_look_every(&self) -> Duration {

@@ -156,14 +156,13 @@ async fn execute(
     let result = match result {
         Ok(result) => result,
         Err(failure) => {
-            let undone = home.answer(async move { Ok(roll_back(&shared, conn).await) });
-            // A connection that did not answer is given up, and what was open on it with it.
-            let _ = undone.await;
+            // A connection that does not answer is given up, and what is open on it with it.
+            let _ = home.spawn(async move { roll_back(&shared, conn).await }).await;
             return Ok(Transacted::Failed(failure));
         }
     };
     let Some(record) = transact.place.place(result) else {
-        let _ = home.answer(async move { Ok(roll_back(&shared, conn).await) }).await;
+        let _ = home.spawn(async move { roll_back(&shared, conn).await }).await;
         return Ok(Transacted::Unwanted);
     };
     failpoint::hit("transact.before_record");
