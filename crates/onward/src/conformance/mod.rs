@@ -61,6 +61,7 @@ pub mod settle;
 pub mod start;
 pub mod stuck;
 pub mod sweep;
+pub mod transact;
 pub mod wait;
 
 pub use lossy::{Death, Held, LossyStore};
@@ -154,6 +155,9 @@ macro_rules! conformance_suite {
                 leave_with_stale_lease
                 leave_of_an_unknown_worker_is_no_error
                 handles_share_the_leases
+            }
+            transact {
+                transact_of_an_unknown_kind_is_refused
             }
             record {
                 records_are_kept_as_written

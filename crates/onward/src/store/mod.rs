@@ -106,8 +106,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Executes the body of a transactional step and adds its record, in one transaction. The
     /// checks come in the usual order: the step's record by this attempt is there → it is the
-    /// answer; the fence is not mine → `LeaseLost`, and the body does not execute. A store without
-    /// transactions for this kind of body refuses it, as is the case unless this is written.
+    /// answer; the fence is not mine → `LeaseLost`, and the body does not execute. A body of a kind
+    /// that the store does not know is refused; unless a store writes this verb, each is.
     fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
         Box::pin(ready(Ok(transact.body.refused())))
     }

@@ -20,7 +20,7 @@ use super::pool::Pooled;
 use super::row::{self, body_columns, run_uuid, signed, small, worker_uuid};
 use super::tx::{Param, limited, query};
 use crate::store::rules;
-use crate::store::{Error, Lease, PostgresBody, Transact, Transacted, TransactionBody};
+use crate::store::{Error, Lease, PostgresBody, Transact, Transacted};
 use crate::{Code, Failure, Json, Record, failpoint};
 
 /// How often a transaction that lost against another is executed again at once.
@@ -57,8 +57,7 @@ pub(super) async fn transact(
     shared: Arc<Shared>,
     transact: Transact,
 ) -> Result<Transacted, Error> {
-    #[allow(irrefutable_let_patterns, reason = "without the other stores there is one kind")]
-    let TransactionBody::Postgres(body) = &transact.body else {
+    let Some(body) = transact.body.get::<PostgresBody>() else {
         return Ok(transact.body.refused());
     };
     let mut tries = 0;
