@@ -8,7 +8,9 @@ mod alive;
 mod cancel;
 mod claim;
 mod commit;
+mod export;
 mod fault;
+mod import;
 mod log;
 mod look;
 mod open;
@@ -267,6 +269,20 @@ impl Store for SqliteStore {
             stats.workers.retain(|worker| !alive.is_dead(worker.id));
             Ok(stats)
         })
+    }
+
+    fn portable(&self) -> Option<&dyn Portable> {
+        Some(self)
+    }
+}
+
+impl Portable for SqliteStore {
+    fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
+        self.readers.look(move |conn| export::export(conn, after, limit))
+    }
+
+    fn import(&self, import: Import) -> Answer<'_, Imported> {
+        self.large(move |tx| import::import(tx, &import))
     }
 }
 
