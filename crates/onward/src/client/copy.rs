@@ -150,10 +150,10 @@ impl Pass {
         *self.states.entry(whole.run.state).or_default() += 1;
         let done = &mut self.copied;
         done.taken_back += u64::from(whole.run.state == RunState::Running);
-        let whole = whole.taken_back().as_of(now);
+        let whole = whole.taken_back();
         *done.runs.entry(whole.run.state).or_default() += 1;
         done.records += whole.records.len() as u64;
-        done.keys += u64::from(whole.hold.is_some());
+        done.keys += u64::from(whole.hold.as_ref().is_some_and(|hold| hold.is_live(now)));
         done.duplicates += whole.suppressed.len() as u64;
         done.bytes += whole.bytes() as u64;
         whole
