@@ -389,7 +389,7 @@ async fn all(stage: &Stage) -> Vec<WholeRun> {
         if batch.is_empty() {
             return runs;
         }
-        runs.extend(batch.into_iter().map(|whole| whole.as_of(stage.now())));
+        runs.extend(batch.into_iter().map(|whole| whole.seen_at(stage.now())));
     }
 }
 

@@ -136,7 +136,7 @@ impl WholeRun {
 
     /// The run without a hold that has expired: an expired key has no holder.
     #[must_use]
-    pub(crate) fn as_of(mut self, now: Timestamp) -> Self {
+    pub(crate) fn seen_at(mut self, now: Timestamp) -> Self {
         self.hold = self.hold.filter(|hold| hold.is_live(now));
         self
     }
@@ -181,11 +181,11 @@ pub(crate) fn sort_out<E: From<Error>>(
     let mut keys: HashMap<(String, String), RunId> = HashMap::new();
     let mut there = 0;
     for whole in &import.runs {
-        let whole = whole.clone().as_of(now);
+        let whole = whole.clone().seen_at(now);
         let run = whole.run.id;
         let site = look(&whole)?;
         if let Some(old) = site.there {
-            if old.as_of(now) != whole {
+            if old.seen_at(now) != whole {
                 return Err(Error::Conflict(Conflict::RunDiffers { run }).into());
             }
             there += 1;
