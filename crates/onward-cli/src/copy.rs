@@ -98,7 +98,8 @@ impl CopyArgs {
     }
 
     async fn copy(&self, from: &Onward, to: &Onward) -> Result<Copied, Problem> {
-        let mut shown = Shown::default();
+        let first = if self.dry_run { "counting" } else { "copying" };
+        let mut shown = Shown { progress: None, first, pass: 0 };
         let copy = from.copy_to(to).on_progress(move |at| shown.show(at));
         Ok(if self.dry_run { copy.dry_run().await? } else { copy.await? })
     }
@@ -152,9 +153,10 @@ fn print_dead(copied: &Copied) {
 }
 
 /// The bar, which begins with the first batch, when the total is known.
-#[derive(Default)]
 struct Shown {
     progress: Option<Progress>,
+    /// What the first pass is called.
+    first: &'static str,
     pass: u32,
 }
 
@@ -163,7 +165,7 @@ impl Shown {
         let progress = self.progress.get_or_insert_with(|| Progress::counted(at.total));
         if self.pass != at.pass {
             self.pass = at.pass;
-            progress.name(if at.pass == 1 { "copying" } else { "comparing" });
+            progress.name(if at.pass == 1 { self.first } else { "comparing" });
         }
         progress.set(at.runs, format!("{}, run {}", text::bytes(at.bytes), at.runs));
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onward::conformance::stage::{LEASE_MS, Stage, Worker, done, json, keyed, new_run, parked};
-use onward::conformance::{Harness, stage::BUILD};
+use onward::conformance::{Harness, LossyStore, stage::BUILD};
 use onward::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX};
 use onward::store::{End, MemoryStore, Prune, Store};
 use onward::{
@@ -262,6 +262,19 @@ async fn a_key_that_expires_during_the_copy_makes_no_difference() {
         copy_while(&from, &to, move |_| clock.advance(Duration::from_millis(1_000))).await.unwrap();
     assert!(copied.verified);
     assert_eq!(copied.keys, 0);
+}
+
+#[tokio::test]
+async fn a_copy_whose_answer_was_lost_goes_on() {
+    let (from, to) = two().await;
+    from.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    let lossy = Arc::new(LossyStore::around(to.store.clone()));
+    lossy.lose_next(1);
+    let destination = Onward::with_store(lossy);
+    let error = onward(&from).copy_to(&destination).await.unwrap_err();
+    assert_eq!((error.code(), error.is_retryable()), (Code::StoreUnavailable, true));
+    let copied = onward(&from).copy_to(&destination).await.unwrap();
+    assert_eq!((copied.copied, copied.existing, copied.verified), (0, 1, true));
 }
 
 #[tokio::test]

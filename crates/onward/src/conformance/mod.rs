@@ -352,6 +352,7 @@ macro_rules! conformance_suite {
                 dry_import_changes_nothing
                 concurrent_imports_add_each_run_once
                 imported_key_is_held_by_the_same_run
+                imported_run_is_found_by_every_filter
                 imported_run_goes_on_with_its_history
                 imported_run_of_a_missing_worker_is_taken_back
                 imported_failed_run_is_retried_at_its_step

@@ -9,10 +9,10 @@ use super::every_kind::{expiring, fail_at_pay, full, populate};
 use super::stage::*;
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
 use crate::store::{
-    Conflict, End, Error, Import, Imported, Lease, NewRun, Settle, Settled, StartedHow, Topic,
-    WholeRun,
+    Conflict, End, Error, Filter, Import, Imported, Lease, NewRun, Query, Settle, Settled,
+    StartedHow, Topic, WholeRun,
 };
-use crate::{Json, OnConflict, RunId, RunState, Waits};
+use crate::{Json, OnConflict, Run, RunId, RunState, Waits};
 
 /// Runs of every kind come out with all that the store shows of them.
 pub async fn every_kind_of_run_goes_out_whole(stage: &Stage) {
@@ -231,6 +231,31 @@ pub async fn imported_key_is_held_by_the_same_run(stage: &Stage) {
     stage.pass(1_000);
     let next = stage.try_start(keyed("order-1", 2, OnConflict::Existing)).await.unwrap();
     assert_eq!(next.how, StartedHow::New);
+}
+
+/// Lists find an imported run as they find a started one.
+pub async fn imported_run_is_found_by_every_filter(stage: &Stage) {
+    let Some(runs) = made_elsewhere(stage).await else { return };
+    import(stage, &runs).await.unwrap();
+    let filter = |run: &Run| Filter {
+        workflow: Some(run.workflow.clone()),
+        states: vec![run.state],
+        queue: Some(run.queue.clone()),
+        key: run.key.clone(),
+        tags: run.tags.clone(),
+        created_from: Some(run.created_at),
+        ..Filter::default()
+    };
+    for WholeRun { run, .. } in &runs {
+        let query = Query { filter: filter(run), before: None, limit: 100 };
+        let page = stage.store.list(query).await.unwrap();
+        assert!(page.runs.contains(run), "{run:?}");
+    }
+    let tagged: Vec<_> = runs.iter().filter(|whole| !whole.run.tags.is_empty()).collect();
+    assert_eq!(tagged.len(), 1);
+    let filter = Filter { tags: tagged[0].run.tags.clone(), ..Filter::default() };
+    let query = Query { filter, before: None, limit: 100 };
+    assert_eq!(stage.store.list(query).await.unwrap().runs, [tagged[0].run.clone()]);
 }
 
 /// A claim of an imported run brings its history, its numbers and its builds.
