@@ -363,6 +363,31 @@ mod sqlite {
         assert_eq!(STEPS.load(Ordering::SeqCst), 40);
     }
 
+    const DECLINED: Workflow<u32, u32> = Workflow::named("declined");
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_failed_under_a_worker_is_the_same_in_every_kind_of_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = || Onward::with_store(Arc::new(MemoryStore::new()));
+        let (first, second, third) = (memory(), open(&folder, "second.db").await, memory());
+        let declined = async |ctx: Ctx, _: u32| {
+            let retry = onward::Retry::fixed(Duration::from_millis(1)).tries(3);
+            let busy = async |_| Err::<u32, _>(Failure::new("busy").code("busy").details(&[1, 2]));
+            ctx.step("pay", busy).retry(retry).await
+        };
+        let worker = first.worker().serve(DECLINED, declined).start().await.unwrap();
+        let run = first.start(DECLINED, &1).await.unwrap();
+        assert_eq!(run.result().await.unwrap_err().code(), Code::RunFailed);
+        worker.shutdown().await.unwrap();
+        assert_eq!(first.copy_to(&second).await.unwrap().records, 3);
+        assert!(second.copy_to(&third).await.unwrap().verified);
+        assert!(first.copy_to(&third).await.unwrap().verified);
+        let retried = third.run(run.id()).retry().await;
+        assert!(retried.is_ok(), "{retried:?}");
+        let history = third.run(run.id()).history().await.unwrap();
+        assert!(history.iter().all(|record| record.voided_at.is_some()), "{history:?}");
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_that_cannot_be_read_is_named_and_not_left_behind() {
         let folder = tempfile::tempdir().unwrap();

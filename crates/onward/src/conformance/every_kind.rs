@@ -138,6 +138,7 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
     run.successor = Some(RunId::new());
     let unasked = vec!["gone".to_owned()];
     run.code_change = Some(CodeChange { build: "b4".to_owned(), unasked, at: stage.in_ms(8) });
+    assert_nothing_left_out(stage, &run);
     let lost = Trace { build: "b3".to_owned(), settled: None };
     let woken = Trace { build: String::new(), settled: Some(Settled::Queued) };
     let other = Trace { build: "b5".to_owned(), settled: Some(Settled::AsSaid) };
@@ -150,6 +151,16 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
         failed_step: Some("pay".to_owned()),
         hold: Some(KeyHold { fingerprint: Fingerprint::of(b"full"), expires_at: at(60_000) }),
         suppressed: vec![(RunId::new(), duplicate)],
+    }
+}
+
+/// Asserts that no field is as it is in a run that was just started, one that is added to runs later
+/// included.
+fn assert_nothing_left_out(stage: &Stage, run: &Run) {
+    let other = Run::fresh(RunId::new(), "other".to_owned(), json(0), stage.in_ms(77));
+    let [full, fresh] = [run, &other].map(|run| serde_json::to_value(run).unwrap());
+    for (field, value) in full.as_object().unwrap() {
+        assert_ne!(value, &fresh[field], "{field} says nothing");
     }
 }
 

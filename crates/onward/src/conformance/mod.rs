@@ -346,6 +346,7 @@ macro_rules! conformance_suite {
                 import_with_more_adds_the_rest
                 import_that_differs_is_refused_whole
                 import_with_a_taken_key_is_refused_whole
+                import_of_one_run_twice_is_refused_whole
                 import_with_one_key_for_two_is_refused_whole
                 import_takes_over_an_expired_key
                 expired_hold_is_left_out

@@ -133,6 +133,18 @@ pub async fn import_with_a_taken_key_is_refused_whole(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
+/// A run comes once in an import.
+pub async fn import_of_one_run_twice_is_refused_whole(stage: &Stage) {
+    let Some(runs) = made_elsewhere(stage).await else { return };
+    let run = runs[0].run.id;
+    for known in [false, true] {
+        let answer = import(stage, &[runs[0].clone(), runs[1].clone(), runs[0].clone()]).await;
+        assert_conflict(answer, Conflict::RunDiffers { run });
+        assert_eq!(stage.snapshot().await.runs.len(), usize::from(known));
+        import(stage, &runs[..1]).await.unwrap();
+    }
+}
+
 /// Two runs of one import cannot have one key.
 pub async fn import_with_one_key_for_two_is_refused_whole(stage: &Stage) {
     if stage.store.portable().is_none() {

@@ -3,12 +3,12 @@
 //! Owns: [`Portable`], the plain data of its two verbs, and what an import does about a run that is
 //! there. Never decides in which order stores are copied or when that may happen; the client does.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::rules;
 use super::{Answer, Conflict, Duplicate, Error, Settled};
 use crate::json::Fingerprint;
-use crate::{Record, Run, RunId, RunState, Timestamp};
+use crate::{Failure, Record, Run, RunId, RunState, Timestamp};
 
 /// A store whose runs can be taken to another store, and that takes in those of another.
 ///
@@ -37,8 +37,8 @@ pub trait Portable: Send + Sync {
     fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>>;
 
     /// Adds runs as they are given, all of them or none. One that is there and the same is passed
-    /// over, so a repeat changes nothing. One that is there and differs, or whose key another run
-    /// has: `Conflict`. At most `COPY_BATCH_MAX` runs.
+    /// over, so a repeat changes nothing. One that is there and differs, that is given twice, or
+    /// whose key another run has: `Conflict`. At most `COPY_BATCH_MAX` runs.
     fn import(&self, import: Import) -> Answer<'_, Imported>;
 }
 
@@ -103,15 +103,11 @@ pub struct Imported {
 impl WholeRun {
     /// Bytes of payload: the run's, its history's and its audit's.
     pub fn bytes(&self) -> usize {
-        let json = |json: &Option<crate::Json>| json.as_ref().map_or(0, |json| json.as_str().len());
-        let failure = self.run.failure.as_ref().map_or(0, |failure| {
-            failure.message.len() + failure.details.as_ref().map_or(0, |it| it.as_str().len())
-        });
         let tags = self.run.tags.iter().map(|(name, value)| name.len() + value.len());
         let callers = self.suppressed.iter().map(|(_, duplicate)| duplicate.caller.len());
         self.run.input.as_str().len()
-            + json(&self.run.output)
-            + failure
+            + self.run.output.as_ref().map_or(0, |output| output.as_str().len())
+            + self.run.failure.as_ref().map_or(0, Failure::bytes)
             + self.records.iter().map(Record::bytes).sum::<usize>()
             + tags.chain(callers).sum::<usize>()
     }
@@ -148,17 +144,20 @@ impl WholeRun {
     }
 }
 
+impl Trace {
+    /// The number and the trace of the attempt that ended this run, if one did. A store need not
+    /// keep it, since the run tells it.
+    pub fn of_end(run: &Run) -> Option<(u32, Trace)> {
+        let ended = run.state.is_final() && run.attempt > 0;
+        let build = run.build.clone().unwrap_or_default();
+        ended.then_some((run.attempt, Trace { build, settled: Some(Settled::AsSaid) }))
+    }
+}
+
 impl KeyHold {
     pub(crate) fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|expires| expires > now)
     }
-}
-
-/// The trace of the attempt that ended this run. A store may leave it out, since the run tells it.
-pub(crate) fn last_trace(run: &Run) -> Option<(u32, Trace)> {
-    let ended = run.state.is_final() && run.attempt > 0;
-    let build = run.build.clone().unwrap_or_default();
-    ended.then_some((run.attempt, Trace { build, settled: Some(Settled::AsSaid) }))
 }
 
 /// What is in a store where a run is to be added.
@@ -179,15 +178,17 @@ pub(crate) fn sort_out<E: From<Error>>(
 ) -> Result<(Vec<WholeRun>, u64), E> {
     let mut new: Vec<WholeRun> = Vec::new();
     let mut keys: HashMap<(String, String), RunId> = HashMap::new();
+    let mut ids = HashSet::new();
     let mut there = 0;
     for whole in &import.runs {
         let whole = whole.clone().seen_at(now);
         let run = whole.run.id;
         let site = look(&whole)?;
-        if let Some(old) = site.there {
-            if old.seen_at(now) != whole {
-                return Err(Error::Conflict(Conflict::RunDiffers { run }).into());
-            }
+        let same = site.there.map(|old| old.seen_at(now) == whole);
+        if same == Some(false) || !ids.insert(run) {
+            return Err(Error::Conflict(Conflict::RunDiffers { run }).into());
+        }
+        if same == Some(true) {
             there += 1;
             continue;
         }
@@ -206,7 +207,6 @@ pub(crate) fn sort_out<E: From<Error>>(
 mod tests {
     use super::*;
     use crate::limits::{CRASHES_MAX, SUSPECT_CRASHES};
-    use crate::store::Settled;
     use crate::{Entry, Json, Waits, WorkerId};
 
     const START: Timestamp = Timestamp::from_millis(1_000);
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn only_the_attempt_that_ended_a_run_can_be_told_from_it() {
         let mut run = running(0).run;
-        assert_eq!(last_trace(&run), None);
+        assert_eq!(Trace::of_end(&run), None);
         run.state = RunState::Completed;
         let trace = Trace { build: "b1".to_owned(), settled: Some(Settled::AsSaid) };
-        assert_eq!(last_trace(&run), Some((1, trace)));
+        assert_eq!(Trace::of_end(&run), Some((1, trace)));
         run.attempt = 0;
-        assert_eq!(last_trace(&run), None);
+        assert_eq!(Trace::of_end(&run), None);
     }
 }

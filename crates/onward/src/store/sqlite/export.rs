@@ -10,7 +10,6 @@ use super::fault::Fault;
 use super::row::{self, Row, run_blob, run_id};
 use super::settle::settled_of;
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
-use crate::store::portable::last_trace;
 use crate::store::{Duplicate, KeyHold, Trace, WholeRun};
 use crate::{RunId, Timestamp};
 
@@ -61,7 +60,7 @@ pub(super) fn whole(conn: &Connection, row: Row) -> Result<WholeRun, Fault> {
     let params = params![no, -1, i64::MAX];
     let records = row::all(conn, include_str!("sql/history.sql"), params, row::record)?;
     let mut attempts = attempts(conn, no)?;
-    if let Some((attempt, trace)) = last_trace(&run) {
+    if let Some((attempt, trace)) = Trace::of_end(&run) {
         attempts.entry(attempt).or_insert(trace);
     }
     let suppressed = suppressed(conn, no)?;

@@ -12,8 +12,8 @@ use super::record;
 use super::row::{self, builds_column, json_text, run_blob, signed, waits_columns, worker_blob};
 use super::start::keep_input;
 use super::tx::Tx;
-use crate::store::portable::{Site, last_trace, sort_out};
-use crate::store::{Import, Imported, WholeRun};
+use crate::store::portable::{Site, sort_out};
+use crate::store::{Import, Imported, Trace, WholeRun};
 use crate::{RunId, Timestamp};
 
 /// Adds whole runs, or looks only. What is refused is refused before anything is written.
@@ -61,7 +61,7 @@ fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         record::add_whole(tx, no, record)?;
     }
     // The finished run's own row is the trace of the attempt that ended it.
-    let last = last_trace(run);
+    let last = Trace::of_end(run);
     for (attempt, trace) in attempts {
         if last.as_ref().is_none_or(|last| (last.0, &last.1) != (*attempt, trace)) {
             let params = params![no, attempt, trace.build, trace.settled.map(settled_text)];
