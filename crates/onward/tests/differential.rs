@@ -120,6 +120,11 @@ mod postgres {
         fn memory_agrees_with_postgres(story in story()) {
             compare::<Memory, Postgres>(story);
         }
+
+        #[test]
+        fn memory_agrees_with_its_copy_of_a_copy_in_postgres(story in story()) {
+            carry::<Memory, Postgres>(story);
+        }
     }
 }
 
