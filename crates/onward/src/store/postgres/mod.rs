@@ -13,8 +13,10 @@ mod cancel;
 mod claim;
 mod clock;
 mod connect;
+mod export;
 mod fault;
 mod home;
+mod import;
 mod lane;
 mod listen;
 mod look;
@@ -49,7 +51,7 @@ use self::pool::Pool;
 use self::sql::Sql;
 use self::starting::StartWrite;
 pub use self::transact::PostgresTransaction;
-use self::tx::{Changes, transact};
+use self::tx::{Changes, snapshot, transact};
 use super::*;
 
 /// Connections that commit what runs record: more do not help.
@@ -267,6 +269,26 @@ impl Store for PostgresStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.home.answer(look::stats(Arc::clone(&self.shared)))
+    }
+
+    fn portable(&self) -> Option<&dyn Portable> {
+        Some(self)
+    }
+}
+
+impl Portable for PostgresStore {
+    fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
+        let shared = Arc::clone(&self.shared);
+        self.home.answer(async move {
+            snapshot(&shared, |tx| Box::pin(export::export(tx, after, limit))).await
+        })
+    }
+
+    fn import(&self, import: Import) -> Answer<'_, Imported> {
+        let (shared, import) = (Arc::clone(&self.shared), Arc::new(import));
+        self.home.answer(async move {
+            transact(&shared, |tx| Box::pin(import::import(tx, Arc::clone(&import)))).await
+        })
     }
 }
 
