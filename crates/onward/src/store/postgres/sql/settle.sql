@@ -33,7 +33,14 @@ create or replace function onward.settle(
     r_next_at bigint[],
     r_foreign boolean[]
 ) returns table (run uuid, answer text)
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 declare
     v_now bigint;
     v_held uuid[];
@@ -45,6 +52,7 @@ declare
 begin
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
+    -- Under the fence nobody but their holder changes these runs' states from here on.
     select
         coalesce(array_agg(w.run), '{}'),
         count(*) filter (where w.ending in ('completed', 'failed', 'cancelled')),
@@ -55,12 +63,38 @@ begin
     join onward.workers k on k.id = w.worker
     where r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
         and k.lost_at is null;
+    if cardinality(v_held) < cardinality(w_run) then
+        return query
+        select w, 'refused'::text from unnest(w_run) w
+        where not exists (select from unnest(v_held) h where h = w);
+        -- What is left is written, without what belongs to others.
+        select
+            array_agg(w.run), array_agg(w.ending), array_agg(w.output), array_agg(w.failure),
+            array_agg(w.step), array_agg(w.wake_at), array_agg(w.waits_for),
+            array_agg(w.wakes_seen)
+        into w_run, w_end, w_output, w_failure, w_step, w_wake_at, w_waits_for, w_wakes_seen
+        from unnest(
+            w_run, w_end, w_output, w_failure, w_step, w_wake_at, w_waits_for, w_wakes_seen
+        ) w (run, ending, output, failure, step, wake_at, waits_for, wakes_seen)
+        where w.run = any (v_held);
+        select
+            coalesce(array_agg(r.run), '{}'), array_agg(r.seq), array_agg(r.step),
+            array_agg(r.slot), array_agg(r.kind), array_agg(r.body), array_agg(r.try),
+            array_agg(r.attempt), array_agg(r.began_at), array_agg(r.at), array_agg(r.next_at),
+            array_agg(r.foreign_await)
+        into
+            r_run, r_seq, r_step, r_slot, r_kind, r_body, r_try, r_attempt, r_began_at, r_at,
+            r_next_at, r_foreign
+        from unnest(
+            r_run, r_seq, r_step, r_slot, r_kind, r_body, r_try, r_attempt, r_began_at, r_at,
+            r_next_at, r_foreign
+        ) r (
+            run, seq, step, slot, kind, body, try, attempt, began_at, at, next_at, foreign_await
+        )
+        where r.run = any (v_held);
+    end if;
     v_wanted := cardinality(r_run);
     if v_wanted > 0 then
-        if cardinality(v_held) < cardinality(w_run) then
-            select count(*) into v_wanted
-            from unnest(r_run) r (run) join unnest(v_held) h (run) on h.run = r.run;
-        end if;
         insert into onward.records (
             run, seq, step, slot, kind, body, try_number, attempt, began_at, at, next_at,
             foreign_await
@@ -74,7 +108,6 @@ begin
         ) r (
             run, seq, step, slot, kind, body, try, attempt, began_at, at, next_at, foreign_await
         )
-        join unnest(v_held) h (run) on h.run = r.run
         on conflict do nothing;
         get diagnostics v_done = row_count;
         if v_done <> v_wanted then
@@ -96,8 +129,7 @@ begin
             failed_step = w.step,
             continued_as = null
         from unnest(w_run, w_end, w_step) w (run, ending, step)
-        join unnest(v_held) h (run) on h.run = w.run
-        where r.id = w.run and r.state = 'running' and r.successor is null
+        where r.id = w.run and r.successor is null
             and w.ending in ('completed', 'failed', 'cancelled');
         get diagnostics v_done = row_count;
         if v_done <> v_ends then
@@ -106,7 +138,6 @@ begin
         insert into onward.outputs (run, output, failure)
         select w.run, w.output, w.failure
         from unnest(w_run, w_end, w_output, w_failure) w (run, ending, output, failure)
-        join unnest(v_held) h (run) on h.run = w.run
         where w.ending in ('completed', 'failed')
         on conflict on constraint outputs_pkey do update
         set output = excluded.output, failure = excluded.failure;
@@ -129,8 +160,7 @@ begin
                 retried_at = null
             from unnest(w_run, w_end, w_wake_at, w_waits_for, w_wakes_seen)
                 w (run, ending, wake_at, waits_for, wakes_seen)
-            join unnest(v_held) h (run) on h.run = w.run
-            where r.id = w.run and r.state = 'running' and w.ending in ('parked', 'released')
+            where r.id = w.run and w.ending in ('parked', 'released')
             returning r.id, r.attempt, r.build,
                 w.ending = 'parked' and r.state = 'queued' as was_woken
         ), traced as (
@@ -143,11 +173,6 @@ begin
         )
         select coalesce(array_agg(p.id) filter (where p.was_woken), '{}') into v_woken from parked p;
         return query select q, 'queued'::text from unnest(v_woken) q;
-    end if;
-    if cardinality(v_held) < cardinality(w_run) then
-        return query
-        select w, 'refused'::text from unnest(w_run) w
-        where not exists (select from unnest(v_held) h where h = w);
     end if;
 end
 $$;

@@ -105,7 +105,14 @@ create or replace function onward.start_one(
     p_tags text,
     p_caller text
 ) returns table (run uuid, how text, at bigint)
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 declare
     v_now bigint := onward.now_ms(p_now);
     v_key record;
