@@ -23,8 +23,8 @@ use crate::{open, text};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  onward copy --from sqlite:onward.db --to sqlite:/large/onward.db --dry-run
-  onward copy --from sqlite:onward.db --to sqlite:/large/onward.db
+  onward copy --from sqlite:onward.db --to postgres://app@db/shop --dry-run
+  onward copy --from sqlite:onward.db --to postgres://app@db/shop
 
 How to move: stop every worker AND every program that starts, cancels or retries runs, on both
 stores. Copy. Start them again on the destination, and never again on the source: whatever still
@@ -44,10 +44,10 @@ the source is counted once more. Only then does it say that nothing is lost.
 
 Exit codes: 0 copied and compared, 1 refused or interrupted, 2 usage, 4 a store cannot be used.")]
 pub(crate) struct CopyArgs {
-    /// The store to copy, which stays as it is
+    /// The store to copy, which stays as it is: sqlite:PATH or postgres://…
     #[arg(long, value_name = "URL")]
     from: String,
-    /// The store to copy into; a database is created where there is none
+    /// The store to copy into; a file or a schema is created where there is none
     #[arg(long, value_name = "URL")]
     to: String,
     /// Counts and compares only, and creates nothing

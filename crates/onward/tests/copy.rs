@@ -14,6 +14,9 @@ use onward::{
     Code, Copied, Ctx, Failure, OnConflict, Onward, RunId, RunState, TestClock, Workflow,
 };
 
+#[cfg(feature = "postgres")]
+mod database;
+
 struct Memory(Arc<MemoryStore>);
 
 impl Harness for Memory {
@@ -398,5 +401,51 @@ mod sqlite {
         let error = small.copy_to(&large).await.unwrap_err();
         assert_eq!(error.code(), Code::StoreCorrupt);
         assert!(error.to_string().contains(&format!("run {id} cannot be read")), "{error}");
+    }
+}
+
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
+mod postgres {
+    use super::*;
+    use crate::database::Schema;
+
+    const INDEX: Workflow<u32, u32> = Workflow::named("index");
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_moves_to_postgres_and_back_and_nothing_is_lost() {
+        let (folder, schema) = (tempfile::tempdir().unwrap(), Schema::new());
+        let url = |name| format!("sqlite:{}", folder.path().join(name).display());
+        let file = Onward::open(&url("small.db")).await.unwrap();
+        let index = async |ctx: Ctx, n: u32| {
+            let found = ctx.step("find", async |_| Ok::<_, Failure>(n + 1)).await?;
+            if n % 10 == 3 {
+                ctx.step("refuse", async |_| Err::<(), _>(Failure::fatal("no"))).await?;
+            }
+            ctx.sleep(Duration::from_secs(if n % 10 == 4 { 3_600 } else { 0 })).await;
+            Ok(found)
+        };
+        let worker = file.worker().serve(INDEX, index).start().await.unwrap();
+        let count = 2 * COPY_BATCH_MAX as u32 + 8;
+        let started = file.start_many(INDEX, 0..count).key(|n| format!("item-{n}"));
+        started.tag("import", "7").await.unwrap();
+        let at_rest = |runs: &std::collections::BTreeMap<RunState, u64>| {
+            let busy = [RunState::Queued, RunState::Running];
+            busy.iter().all(|state| runs.get(state).is_none_or(|count| *count == 0))
+        };
+        while !at_rest(&file.stats().await.unwrap().runs) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        worker.shutdown().await.unwrap();
+
+        let server = Onward::open(&schema.url()).await.unwrap();
+        let up = file.copy_to(&server).await.unwrap();
+        assert!(up.verified && up.copied == u64::from(count), "{up:?}");
+        assert_eq!(up.runs.len(), 3, "{up:?}");
+        let back = Onward::open(&url("back.db")).await.unwrap();
+        let down = server.copy_to(&back).await.unwrap();
+        assert_eq!(down, up);
+        assert_eq!(file.copy_to(&back).await.unwrap().existing, u64::from(count));
+        let run = server.start(INDEX, &4).key("item-4").await.unwrap();
+        assert_eq!(run.status().await.unwrap().state, RunState::Waiting);
     }
 }
