@@ -129,8 +129,8 @@ pub(super) async fn transact<T>(
     loop {
         tries += 1;
         match once(shared, BEGIN, &verb).await {
-            Err(Fault::Again(why)) if tries < AGAIN_MAX => {
-                tracing::debug!(%why, "a transaction lost against another; again");
+            Err(fault @ (Fault::Again(_) | Fault::OneByOne)) if tries < AGAIN_MAX => {
+                tracing::debug!(?fault, "a transaction lost against another; again");
             }
             answer => return answer,
         }

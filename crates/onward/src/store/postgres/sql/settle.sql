@@ -3,8 +3,9 @@
 --
 -- Answers only what is out of the ordinary: `refused` for a run that is not held under this lease,
 -- and of which nothing is written, and `queued` for one that was woken since its holder looked and
--- is queued instead of parked. When a record's slot is taken, or a run has another behind it, the
--- whole batch is undone (OW001) and its writes are made one by one.
+-- is queued instead of parked. When a record's slot or another row is there already, or a run has
+-- another behind it, the whole batch is undone and its writes are made one by one. To ask for each
+-- row whether it is there (`on conflict`) costs a lock per row, and it hardly ever is.
 create or replace function onward.settle(
     p_now bigint,
     p_workers uuid[],
@@ -46,7 +47,6 @@ declare
     v_held uuid[];
     v_ends bigint;
     v_parks bigint;
-    v_wanted bigint;
     v_done bigint;
     v_woken uuid[];
 begin
@@ -94,8 +94,7 @@ begin
         )
         where r.run = any (v_held);
     end if;
-    v_wanted := cardinality(r_run);
-    if v_wanted > 0 then
+    if cardinality(r_run) > 0 then
         insert into onward.records (
             run, seq, step, slot, kind, body, try_number, attempt, began_at, at, next_at,
             foreign_await
@@ -108,12 +107,7 @@ begin
             r_next_at, r_foreign
         ) r (
             run, seq, step, slot, kind, body, try, attempt, began_at, at, next_at, foreign_await
-        )
-        on conflict do nothing;
-        get diagnostics v_done = row_count;
-        if v_done <> v_wanted then
-            raise exception 'a slot is taken' using errcode = 'OW001';
-        end if;
+        );
     end if;
     if v_ends > 0 then
         update onward.runs r
@@ -139,9 +133,7 @@ begin
         insert into onward.outputs (run, output, failure)
         select w.run, w.output, w.failure
         from unnest(w_run, w_end, w_output, w_failure) w (run, ending, output, failure)
-        where w.ending in ('completed', 'failed')
-        on conflict on constraint outputs_pkey do update
-        set output = excluded.output, failure = excluded.failure;
+        where w.ending in ('completed', 'failed');
     end if;
     if v_parks > 0 then
         with parked as (
@@ -169,8 +161,6 @@ begin
             select p.id, p.attempt, coalesce(p.build, ''),
                 case when p.was_woken then 'queued' else 'as_said' end
             from parked p
-            on conflict on constraint attempts_pkey do update
-            set build = excluded.build, settled = excluded.settled
         )
         select coalesce(array_agg(p.id) filter (where p.was_woken), '{}') into v_woken from parked p;
         return query select q, 'queued'::text from unnest(v_woken) q;

@@ -108,13 +108,9 @@ begin
             ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build)
         ) s
         left join onward.workers k on k.id = s.worker and k.lost_at is null
-        on conflict do nothing
         returning runs.id, runs.worker is not null as held
     )
     select array_agg(s.id), array_agg(s.held) into v_started, v_held from started s;
-    if v_started is null or cardinality(v_started) <> cardinality(v_new) then
-        raise exception 'a run is there already' using errcode = 'OW001';
-    end if;
     insert into onward.inputs (run, input, tags)
     select s.id, s.input, s.tags
     from unnest(s_id, s_input, s_tags) s (id, input, tags);
