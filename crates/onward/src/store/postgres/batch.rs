@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio_postgres::types::Type;
 
 use super::Shared;
@@ -80,20 +81,30 @@ impl Write for RunWrite {
             let place = if write.is_ordinary() { &mut ordinary } else { &mut rare };
             place.push(write);
         }
-        one_by_one(&line.shared, rare);
-        if ordinary.is_empty() {
-            return;
+        let shared = Arc::clone(&line.shared);
+        // Not before all of them are answered may the lane go on: the next write of a run must not
+        // overtake this one.
+        tokio::join!(one_by_one(&shared, rare), together(ordinary, line));
+    }
+}
+
+/// Makes these writes in one commit, and those on their own that it did not take.
+async fn together(batch: Vec<RunWrite>, line: &mut Line) {
+    if batch.is_empty() {
+        return;
+    }
+    batch.iter().for_each(RunWrite::before_commit);
+    match commit(&batch, line).await {
+        Ok(answers) => {
+            let refused = answer_all(batch, answers, &line.shared);
+            one_by_one(&line.shared, refused).await;
         }
-        ordinary.iter().for_each(RunWrite::before_commit);
-        match commit(&ordinary, line).await {
-            Ok(answers) => answer_all(ordinary, answers, &line.shared),
-            Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
-                one_by_one(&line.shared, ordinary);
-            }
-            Err(fault) => {
-                for write in ordinary {
-                    write.tell(Err(fault.clone().into()));
-                }
+        Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
+            one_by_one(&line.shared, batch).await;
+        }
+        Err(fault) => {
+            for write in batch {
+                write.tell(Err(fault.clone().into()));
             }
         }
     }
@@ -125,7 +136,8 @@ fn said(row: &tokio_postgres::Row) -> Result<(RunId, Said), Fault> {
     Ok((run, if answer == "queued" { Said::Queued } else { Said::Refused }))
 }
 
-fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Arc<Shared>) {
+/// Answers what the commit took, and gives back what it refused.
+fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Shared) -> Vec<RunWrite> {
     let mut changes = Changes::default();
     let mut refused = Vec::new();
     let mut answers = Vec::with_capacity(batch.len());
@@ -147,7 +159,7 @@ fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Arc<Sha
         write.tell(Ok(settled));
     }
     shared.tell(changes);
-    one_by_one(shared, refused);
+    refused
 }
 
 fn note(changes: &mut Changes, write: &RunWrite, settled: Settled) {
@@ -157,11 +169,12 @@ fn note(changes: &mut Changes, write: &RunWrite, settled: Settled) {
         || matches!(end, End::Released | End::Parked { wake_at: Some(_), .. });
 }
 
-/// Makes each write in a transaction of its own.
-fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
+/// Makes each write in a transaction of its own, and returns when all are answered.
+async fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
+    let mut made = JoinSet::new();
     for write in writes {
         let shared = Arc::clone(shared);
-        tokio::spawn(async move {
+        made.spawn(async move {
             write.before_commit();
             let answer = alone(&shared, &write).await;
             if answer.is_ok() {
@@ -170,6 +183,7 @@ fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
             write.tell(answer);
         });
     }
+    while made.join_next().await.is_some() {}
 }
 
 async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error> {
