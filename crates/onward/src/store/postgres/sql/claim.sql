@@ -186,7 +186,8 @@ begin
 end
 $$;
 
--- Whether a queued run is left that a claim could take.
+-- Whether a queued run is left that a claim could take. Asked for the first one in the order of its
+-- index, because a plan for any one may read the whole table when it expects many.
 create or replace function onward.claim_any(
     p_queues text[],
     p_workflows text[],
@@ -197,28 +198,44 @@ language plpgsql volatile as $$
 begin
     if p_suspect then
         perform 1
-        from onward.runs
-        where state = 'queued' and crashes >= 3 and paused_at is null
-            and (stuck_builds is null or cancel_at is not null)
-            and queue = any (p_queues) and workflow = any (p_workflows)
+        from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
+            select id
+            from onward.runs
+            where state = 'queued' and crashes >= 3 and paused_at is null
+                and (stuck_builds is null or cancel_at is not null)
+                and queue = q and workflow = w
+            order by priority desc, due_at, id
+            limit 1
+        ) c
         limit 1;
     else
         perform 1
-        from onward.runs
-        where state = 'queued' and crashes < 3 and paused_at is null
-            and (stuck_builds is null or cancel_at is not null)
-            and queue = any (p_queues) and workflow = any (p_workflows)
+        from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
+            select id
+            from onward.runs
+            where state = 'queued' and crashes < 3 and paused_at is null
+                and (stuck_builds is null or cancel_at is not null)
+                and queue = q and workflow = w
+            order by priority desc, due_at, id
+            limit 1
+        ) c
         limit 1;
     end if;
     if found or p_kept = '{}' then
         return found;
     end if;
     perform 1
-    from onward.runs
-    where state = 'queued' and paused_at is null and stuck_builds is not null
-        and cancel_at is null
-        and stuck_builds = any (p_kept) and (crashes >= 3) = p_suspect
-        and queue = any (p_queues) and workflow = any (p_workflows)
+    from unnest(p_queues) q cross join unnest(p_workflows) w cross join unnest(p_kept) k
+    cross join lateral (
+        select id
+        from onward.runs
+        where state = 'queued' and paused_at is null and stuck_builds is not null
+            and cancel_at is null
+            and stuck_builds = k and (crashes >= 3) = p_suspect
+            and queue = q and workflow = w
+        order by priority desc, due_at, id
+        limit 1
+    ) c
     limit 1;
     return found;
 end
