@@ -64,16 +64,24 @@ impl Session {
         Ok(Self { shared: Arc::clone(shared), conn: shared.vital.get().await? })
     }
 
+    /// Executes a statement, again when it lost against another transaction.
     pub(super) async fn rows(
         &mut self,
         sql: &'static str,
         params: &[Param<'_>],
     ) -> Result<Vec<PgRow>, Fault> {
-        self.conn.is_clean = false;
-        let rows = query(&self.shared, &self.conn, sql, params).await;
-        // An answered statement leaves nothing behind, even a refused one.
-        self.conn.is_clean = !matches!(rows, Err(Fault::Outage(..)));
-        rows
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            self.conn.is_clean = false;
+            let rows = query(&self.shared, &self.conn, sql, params).await;
+            // An answered statement leaves nothing behind, even a refused one.
+            self.conn.is_clean = !matches!(rows, Err(Fault::Outage(..)));
+            match rows {
+                Err(Fault::Again(_)) if tries < AGAIN_MAX => {}
+                rows => return rows,
+            }
+        }
     }
 
     pub(super) async fn first(
