@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::Shared;
@@ -88,8 +89,7 @@ async fn migrate(shared: &Arc<Shared>, fresh: bool) -> Result<(), Error> {
         conn.batch_execute("begin").await?;
         conn.query_typed(&text(include_str!("sql/schema_lock.sql")), &[]).await?;
         if fresh {
-            let schema = shared.sql.schema();
-            conn.batch_execute(&format!("create schema if not exists {schema}")).await?;
+            create_schema(&conn, shared.sql.schema()).await?;
         }
         // Somebody else may have migrated while this one waited for the lock.
         let there = conn.query_typed(&text(include_str!("sql/schema_there.sql")), &[]).await?;
@@ -118,6 +118,17 @@ async fn migrate(shared: &Arc<Shared>, fresh: bool) -> Result<(), Error> {
     };
     let version = work.await.map_err(|error| failed(Fault::from(error)))?;
     check_version(version)
+}
+
+/// Creates the schema if it is not there. Postgres' own `if not exists` asks for the right to
+/// create one before it looks, and a role may have been given an empty one.
+async fn create_schema(conn: &Client, schema: &str) -> Result<(), tokio_postgres::Error> {
+    let sql = "select to_regnamespace($1) is not null";
+    let there = conn.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
+    if there.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+        return Ok(());
+    }
+    conn.batch_execute(&format!("create schema {schema}")).await
 }
 
 /// Measures how far the machine's clock is from the database's.
