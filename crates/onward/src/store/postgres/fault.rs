@@ -12,6 +12,7 @@ use crate::store::{Error, Outage};
 /// Codes of the store's own functions.
 const BATCH_REFUSED: &str = "OW001";
 const WORKER_LOST: &str = "OW003";
+const OLD_SNAPSHOT: &str = "OW004";
 
 /// Why a verb did not succeed.
 #[derive(Debug)]
@@ -73,6 +74,7 @@ impl From<tokio_postgres::Error> for Fault {
         match db.code().code() {
             BATCH_REFUSED => Fault::OneByOne,
             WORKER_LOST => Fault::Refused(Error::LeaseLost),
+            OLD_SNAPSHOT => Fault::no_answer(why),
             _ => match outage(db.code()) {
                 Some(Met::Again) => Fault::Again(why),
                 Some(Met::Outage(outage)) => Fault::Outage(outage, why),

@@ -34,7 +34,7 @@ const FUNCTIONS: &[&str] = &[
 /// Checks the database, and brings its schema up to date.
 pub(super) async fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     let failed = |fault: Fault| Error::from(StoreError::from(fault));
-    check_durable(shared).await?;
+    check_settings(shared).await?;
     let version = version(shared).await.map_err(failed)?;
     check_version(version)?;
     if version < MIGRATIONS.len() {
@@ -43,19 +43,30 @@ pub(super) async fn open(shared: &Arc<Shared>) -> Result<(), Error> {
     set_clock(shared).await.map_err(failed)
 }
 
-/// An answered commit must survive a crash of the server.
-async fn check_durable(shared: &Arc<Shared>) -> Result<(), Error> {
-    let failed = |fault: Fault| Error::from(StoreError::from(fault));
-    let mut session = Session::open(shared).await.map_err(failed)?;
+/// An answered commit must survive a crash of the server, and the fence must not see old rows.
+async fn check_settings(shared: &Arc<Shared>) -> Result<(), Error> {
     for name in ["synchronous_commit", "fsync"] {
-        let row = session.first("select current_setting($1)", &[(&name, Type::TEXT)]).await;
-        let row = row.map_err(failed)?;
-        let value = row.and_then(|row| row.try_get::<_, String>(0).ok());
-        if value.as_deref() == Some("off") {
+        if setting(shared, name).await? == "off" {
             return Err(Error::new(Code::StoreNotDurable).about(format!("{name} is off")));
         }
     }
+    let level = setting(shared, "default_transaction_isolation").await?;
+    if level != "read committed" {
+        let about = format!(
+            "default_transaction_isolation is {level:?}; set it to 'read committed' for this role \
+             or database"
+        );
+        return Err(Error::new(Code::InvalidOption).about(about));
+    }
     Ok(())
+}
+
+async fn setting(shared: &Arc<Shared>, name: &str) -> Result<String, Error> {
+    let failed = |fault: Fault| Error::from(StoreError::from(fault));
+    let mut session = Session::open(shared).await.map_err(failed)?;
+    let row = session.first("select current_setting($1)", &[(&name, Type::TEXT)]).await;
+    let value = row.map_err(failed)?.map(|row| row.try_get(0)).transpose();
+    Ok(value.map_err(|error| failed(Fault::data(error)))?.unwrap_or_default())
 }
 
 async fn version(shared: &Arc<Shared>) -> Result<usize, Fault> {

@@ -20,11 +20,14 @@ use crate::{RunId, Timestamp, WorkerId};
 /// pooler would lose.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// How often a transaction that lost against another is made again at once.
+/// How often what lost against another transaction is made again at once.
 const AGAIN_MAX: u32 = 8;
 
-/// Begins a transaction that may wait for its client, but not for a dead one.
-const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '5s'";
+/// Begins a transaction that may wait for its client, but not for a dead one, and whose statements
+/// each see what was committed before, as the fence needs it.
+const BEGIN: &str = "begin isolation level read committed; \
+                     set local idle_in_transaction_session_timeout = '5s'; \
+                     select onward.durable()";
 
 /// Executes one statement within the store's time limit.
 pub(super) async fn query(
@@ -170,8 +173,9 @@ impl Tx {
         let given = shared.clock.given();
         let sql = include_str!("sql/time.sql");
         let params: [Param<'_>; 1] = [(&given, Type::INT8)];
+        let begin = shared.sql.text(BEGIN);
         let (began, now) = tokio::join!(
-            limited(shared, conn.batch_execute(BEGIN)),
+            limited(shared, conn.batch_execute(&begin)),
             query(shared, &conn, sql, &params)
         );
         began?;

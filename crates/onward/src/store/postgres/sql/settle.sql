@@ -43,6 +43,7 @@ declare
     v_done bigint;
     v_woken uuid[];
 begin
+    perform onward.durable();
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
     select

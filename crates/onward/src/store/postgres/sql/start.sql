@@ -29,6 +29,7 @@ declare
     v_keyed uuid[];
     v_done bigint;
 begin
+    perform onward.durable();
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
     select coalesce(array_agg(s.id), '{}') into v_new
