@@ -22,7 +22,7 @@ create or replace function onward.claim(
     marks uuid[],
     mark_attempts integer[]
 )
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     v_now bigint;
     v_woken uuid[];
@@ -61,9 +61,14 @@ begin
     suspect := onward.claim_any(p_queues, p_workflows, v_kept, true);
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
-    select array_agg(id order by id), array_agg(attempt order by id) into marks, mark_attempts
-    from onward.runs
-    where state = 'running' and cancel_at is not null and worker = p_worker;
+    -- In the order of its index, so that no plan walks all that the worker holds instead.
+    select array_agg(m.id), array_agg(m.attempt) into marks, mark_attempts
+    from (
+        select id, attempt
+        from onward.runs
+        where state = 'running' and cancel_at is not null and worker = p_worker
+        order by id
+    ) m;
     return next;
 end
 $$;

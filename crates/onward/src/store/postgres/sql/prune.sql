@@ -2,7 +2,7 @@
 -- somebody else works on are passed over.
 create or replace function onward.prune(p_ended_by bigint, p_states text[], p_limit integer)
 returns table (runs bigint, more boolean)
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     v_old uuid[];
 begin

@@ -33,7 +33,7 @@ create or replace function onward.settle(
     r_next_at bigint[],
     r_foreign boolean[]
 ) returns table (run uuid, answer text)
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     v_now bigint;
     v_held uuid[];
@@ -52,7 +52,10 @@ begin
         count(*) filter (where w.ending in ('parked', 'released'))
     into v_held, v_ends, v_parks
     from unnest(w_run, w_worker, w_attempt, w_end) w (run, worker, attempt, ending)
-    join onward.runs r on r.id = w.run
+    cross join lateral (
+        -- By its id alone: a plan that walks what is running would cost each step all of it.
+        select r.state, r.worker, r.attempt from onward.runs r where r.id = w.run limit 1
+    ) r
     join onward.workers k on k.id = w.worker
     where r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
         and k.lost_at is null;
@@ -96,9 +99,9 @@ begin
             retried_at = null,
             failed_step = w.step,
             continued_as = null
-        from unnest(w_run, w_end, w_step) w (run, ending, step)
+        from unnest(w_run, w_worker, w_end, w_step) w (run, worker, ending, step)
         join unnest(v_held) h (run) on h.run = w.run
-        where r.id = w.run and r.state = 'running' and r.successor is null
+        where r.id = w.run and r.worker = w.worker and r.successor is null
             and w.ending in ('completed', 'failed', 'cancelled');
         get diagnostics v_done = row_count;
         if v_done <> v_ends then
@@ -128,10 +131,10 @@ begin
                 ticket = null,
                 crashes = 0,
                 retried_at = null
-            from unnest(w_run, w_end, w_wake_at, w_waits_for, w_wakes_seen)
-                w (run, ending, wake_at, waits_for, wakes_seen)
+            from unnest(w_run, w_worker, w_end, w_wake_at, w_waits_for, w_wakes_seen)
+                w (run, worker, ending, wake_at, waits_for, wakes_seen)
             join unnest(v_held) h (run) on h.run = w.run
-            where r.id = w.run and r.state = 'running' and w.ending in ('parked', 'released')
+            where r.id = w.run and r.worker = w.worker and w.ending in ('parked', 'released')
             returning r.id, r.attempt, r.build,
                 w.ending = 'parked' and r.state = 'queued' as was_woken
         ), traced as (

@@ -22,7 +22,7 @@ create or replace function onward.start_runs(
     t_name text[],
     t_value text[]
 ) returns table (id uuid, claimed boolean, at bigint)
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     v_now bigint;
     v_new uuid[];

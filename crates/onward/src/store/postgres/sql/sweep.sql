@@ -15,7 +15,7 @@ create or replace function onward.sweep(
     more boolean,
     next_at bigint
 )
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     v_now bigint;
     v_woken uuid[];
