@@ -83,7 +83,7 @@ impl Fragile {
         self.cluster.crash();
         self.cluster.start();
         let found = until_some(async || self.store.get(Which::Id(run)).await.ok()).await;
-        found.expect("the run is gone")
+        found.unwrap_or_else(|| panic!("run {run} is gone"))
     }
 }
 
