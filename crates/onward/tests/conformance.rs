@@ -101,6 +101,40 @@ mod postgres {
     onward::conformance_suite!(Postgres);
 }
 
+#[cfg(feature = "postgres")]
+mod pooler {
+    use onward::store::PostgresStore;
+
+    use super::*;
+    use crate::database::{Schema, open_at, pooler_url};
+
+    /// As `postgres`, with a pooler in transaction mode before the server.
+    struct Pooler {
+        store: Arc<PostgresStore>,
+        other: Arc<PostgresStore>,
+        _schema: Schema,
+    }
+
+    impl Harness for Pooler {
+        async fn open(clock: TestClock) -> Self {
+            let schema = Schema::new();
+            let store = open_at(&pooler_url(), &schema, &clock).await;
+            let other = open_at(&pooler_url(), &schema, &clock).await;
+            Pooler { store, other, _schema: schema }
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            self.store.clone()
+        }
+
+        fn other(&self) -> Arc<dyn Store> {
+            self.other.clone()
+        }
+    }
+
+    onward::conformance_suite!(Pooler);
+}
+
 /// A case that the suite does not list would never execute.
 #[test]
 fn every_case_is_in_the_suite() {

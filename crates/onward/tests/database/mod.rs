@@ -19,6 +19,17 @@ pub(crate) fn url() -> String {
     }
 }
 
+/// The URL of a pooler before the tests' server.
+pub(crate) fn pooler_url() -> String {
+    match std::env::var("ONWARD_TEST_PGBOUNCER") {
+        Ok(url) => url,
+        Err(_) => panic!(
+            "ONWARD_TEST_PGBOUNCER is not set: run ./scripts/test, or scripts/postgres cargo test \
+             …, or set it to the URL of a PgBouncer in transaction mode before the server"
+        ),
+    }
+}
+
 /// A schema that no other test has.
 pub(crate) struct Schema(pub(crate) String);
 
@@ -40,30 +51,41 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let name = self.0.clone();
-        // On a thread of its own: the test may be inside a runtime, or panicking.
-        let dropped = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
-                let client = connect().await;
-                let sql = format!("drop schema if exists {name} cascade");
-                client.batch_execute(&sql).await.unwrap();
-            });
-        });
-        let _ = dropped.join();
+        execute_apart(format!("drop schema if exists {} cascade", self.0));
     }
+}
+
+/// Executes a statement on a thread of its own: a test that ends may be inside a runtime, or
+/// panicking.
+pub(crate) fn execute_apart(sql: String) {
+    let executed = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            connect().await.batch_execute(&sql).await.unwrap();
+        });
+    });
+    let _ = executed.join();
 }
 
 /// A connection of the test's own.
 pub(crate) async fn connect() -> tokio_postgres::Client {
-    let (client, connection) =
-        tokio_postgres::connect(&url(), tokio_postgres::NoTls).await.unwrap();
+    connect_to(&url()).await
+}
+
+/// A connection of the test's own to some database.
+pub(crate) async fn connect_to(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
 /// Opens a store in a schema, with a clock that the test moves.
 pub(crate) async fn open(schema: &Schema, clock: &TestClock) -> Arc<PostgresStore> {
+    open_at(&url(), schema, clock).await
+}
+
+/// As [`open`], at another URL of the server.
+pub(crate) async fn open_at(url: &str, schema: &Schema, clock: &TestClock) -> Arc<PostgresStore> {
     let options = PostgresOptions { clock: Some(Arc::new(clock.clone())), ..schema.options() };
-    Arc::new(PostgresStore::open_with(&url(), options).await.unwrap())
+    Arc::new(PostgresStore::open_with(url, options).await.unwrap())
 }

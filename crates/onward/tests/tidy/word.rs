@@ -50,7 +50,7 @@ const fn allowed(
     Allowed { word, path, line, _reason: reason }
 }
 
-const ALLOWED: [Allowed; 14] = [
+const ALLOWED: [Allowed; 16] = [
     allowed("dedup", "", ".dedup()", "a method of the standard library"),
     allowed("instance", "", "for instance", "a phrase"),
     allowed("exception", "", "the exception", "a phrase"),
@@ -62,6 +62,8 @@ const ALLOWED: [Allowed; 14] = [
         " when others",
         "PL/pgSQL's word",
     ),
+    allowed("activity", "", "pg_stat_activity", "a view of Postgres"),
+    allowed("backend", "", "pg_terminate_backend", "a function of Postgres"),
     allowed("provider", "crates/onward/src/store/postgres/connect.rs", "", "a name of rustls"),
     allowed("operation", "crates/onward/src/store/sqlite/", "errorcode::", "a name of rusqlite"),
     allowed("checkpoint", "crates/onward/src/store/sqlite/", "", "SQLite's word for its log"),

@@ -8,12 +8,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio_postgres::types::Type;
 
 use super::Shared;
 use super::fault::Fault;
 use super::lane::{Line, Write};
-use super::row::{body_columns, json_text, run_id, run_uuid, signed, small, worker_uuid};
+use super::row::{
+    body_columns, fence_key, json_text, run_id, run_uuid, signed, small, worker_uuid,
+};
 use super::tx::{Changes, Param, transact};
 use super::{record, settle};
 use crate::store::rules;
@@ -22,6 +25,9 @@ use crate::{Record, RunId, Timestamp, failpoint};
 
 const SETTLE: &str = "select run, answer from onward.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, \
                       $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
+
+const RECORD: &str =
+    "select onward.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 
 /// How often a batch that lost against another transaction is made again at once.
 const AGAIN_MAX: u32 = 8;
@@ -80,20 +86,30 @@ impl Write for RunWrite {
             let place = if write.is_ordinary() { &mut ordinary } else { &mut rare };
             place.push(write);
         }
-        one_by_one(&line.shared, rare);
-        if ordinary.is_empty() {
-            return;
+        let shared = Arc::clone(&line.shared);
+        // Not before all of them are answered may the lane go on: the next write of a run must not
+        // overtake this one.
+        tokio::join!(one_by_one(&shared, rare), together(ordinary, line));
+    }
+}
+
+/// Makes these writes in one commit, and those on their own that it did not take.
+async fn together(batch: Vec<RunWrite>, line: &mut Line) {
+    if batch.is_empty() {
+        return;
+    }
+    batch.iter().for_each(RunWrite::before_commit);
+    match commit(&batch, line).await {
+        Ok(answers) => {
+            let refused = answer_all(batch, answers, &line.shared);
+            one_by_one(&line.shared, refused).await;
         }
-        ordinary.iter().for_each(RunWrite::before_commit);
-        match commit(&ordinary, line).await {
-            Ok(answers) => answer_all(ordinary, answers, &line.shared),
-            Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
-                one_by_one(&line.shared, ordinary);
-            }
-            Err(fault) => {
-                for write in ordinary {
-                    write.tell(Err(fault.clone().into()));
-                }
+        Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
+            one_by_one(&line.shared, batch).await;
+        }
+        Err(fault) => {
+            for write in batch {
+                write.tell(Err(fault.clone().into()));
             }
         }
     }
@@ -107,6 +123,12 @@ enum Said {
 }
 
 async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<HashMap<RunId, Said>, Fault> {
+    if let [RunWrite { lease, records, end: None, .. }] = batch
+        && let [record] = records.as_slice()
+    {
+        let held = commit_lone(*lease, record, line).await?;
+        return Ok((!held).then_some((lease.run, Said::Refused)).into_iter().collect());
+    }
     let columns = Columns::of(batch)?;
     let mut tries = 0;
     loop {
@@ -119,13 +141,37 @@ async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<HashMap<RunId, Sa
     }
 }
 
+/// Commits one record; says whether its run is held under this lease.
+async fn commit_lone(lease: Lease, record: &Record, line: &mut Line) -> Result<bool, Fault> {
+    let (body, next_at) = body_columns(&record.entry)?;
+    let params: [Param<'_>; 14] = [
+        (&fence_key(lease.worker), Type::INT8),
+        (&worker_uuid(lease.worker), Type::UUID),
+        (&run_uuid(lease.run), Type::UUID),
+        (&small(lease.attempt), Type::INT4),
+        (&signed(record.seq), Type::INT8),
+        (&record.step, Type::TEXT),
+        (&signed(rules::slot(record)), Type::INT8),
+        (&record.entry.kind().as_str(), Type::TEXT),
+        (&body, Type::TEXT),
+        (&small(record.try_number), Type::INT4),
+        (&record.began_at.as_millis(), Type::INT8),
+        (&record.at.as_millis(), Type::INT8),
+        (&next_at, Type::INT8),
+        (&record.foreign, Type::BOOL),
+    ];
+    let rows = line.rows(RECORD, &params).await?;
+    rows.first().map_or(Ok(false), |row| row.try_get(0)).map_err(Fault::data)
+}
+
 fn said(row: &tokio_postgres::Row) -> Result<(RunId, Said), Fault> {
     let run = run_id(row.try_get(0).map_err(Fault::data)?);
     let answer: String = row.try_get(1).map_err(Fault::data)?;
     Ok((run, if answer == "queued" { Said::Queued } else { Said::Refused }))
 }
 
-fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Arc<Shared>) {
+/// Answers what the commit took, and gives back what it refused.
+fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Shared) -> Vec<RunWrite> {
     let mut changes = Changes::default();
     let mut refused = Vec::new();
     let mut answers = Vec::with_capacity(batch.len());
@@ -147,7 +193,7 @@ fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Arc<Sha
         write.tell(Ok(settled));
     }
     shared.tell(changes);
-    one_by_one(shared, refused);
+    refused
 }
 
 fn note(changes: &mut Changes, write: &RunWrite, settled: Settled) {
@@ -157,11 +203,12 @@ fn note(changes: &mut Changes, write: &RunWrite, settled: Settled) {
         || matches!(end, End::Released | End::Parked { wake_at: Some(_), .. });
 }
 
-/// Makes each write in a transaction of its own.
-fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
+/// Makes each write in a transaction of its own, and returns when all are answered.
+async fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
+    let mut made = JoinSet::new();
     for write in writes {
         let shared = Arc::clone(shared);
-        tokio::spawn(async move {
+        made.spawn(async move {
             write.before_commit();
             let answer = alone(&shared, &write).await;
             if answer.is_ok() {
@@ -170,6 +217,7 @@ fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
             write.tell(answer);
         });
     }
+    while made.join_next().await.is_some() {}
 }
 
 async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error> {

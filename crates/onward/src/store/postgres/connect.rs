@@ -3,6 +3,7 @@
 //! Owns: how one is made, with or without TLS, and within what time. Never keeps one; the pool
 //! and the lanes do.
 
+use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::sync::mpsc;
+use tokio_postgres::config::Host;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::fault::Fault;
 use super::options::Tls;
+use crate::store::Outage;
 
 /// Makes connections.
 #[derive(Clone)]
@@ -64,24 +67,48 @@ impl Connector {
         };
         match tokio::time::timeout(self.timeout, connecting).await {
             Ok(Ok(connected)) => Ok(connected),
-            Ok(Err(error)) => Err(unreached(error)),
+            Ok(Err(error)) => Err(unreached(error, self.config.get_hosts())),
             Err(_) => Err(Fault::no_answer(format!("no connection within {:?}", self.timeout))),
         }
     }
 }
 
-/// A connection that is refused says why in its source.
-fn unreached(error: tokio_postgres::Error) -> Fault {
-    let why = std::error::Error::source(&error).map(ToString::to_string);
-    match Fault::from(error) {
-        Fault::Outage(outage, text) if !why.as_ref().is_some_and(|why| text.contains(why)) => {
-            let why = why.map(|why| format!("{text}: {why}"));
-            Fault::Outage(outage, why.unwrap_or(text))
+/// Why there is no connection, whatever the kind of error: a refused one says it in its sources.
+fn unreached(error: tokio_postgres::Error, hosts: &[Host]) -> Fault {
+    let mut why = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let text = inner.to_string();
+        if !why.contains(&text) {
+            why = format!("{why}: {text}");
         }
-        Fault::Data(source) => Fault::no_answer(source.to_string()),
-        fault => fault,
+        source = inner.source();
+    }
+    let met = ADVICE.iter().find(|(sign, _)| why.contains(sign));
+    let advice = met.map_or(String::new(), |(_, advice)| format!("; {advice}"));
+    let hosts: Vec<_> = hosts.iter().map(named).collect();
+    let outage = match Fault::from(error) {
+        Fault::Outage(outage, _) => outage,
+        _ => Outage::NoAnswer,
+    };
+    Fault::Outage(outage, format!("{}: {why}{advice}", hosts.join(", ")))
+}
+
+fn named(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
     }
 }
+
+/// What to change where the two sides do not agree about encryption, by a part of the error.
+const ADVICE: [(&str, &str); 4] = [
+    ("no encryption", "the server takes encrypted connections only: add sslmode=require"),
+    ("does not support TLS", "turn ssl on at the server, or write sslmode=disable"),
+    ("UnknownIssuer", "name the file of the authority that signed it with sslrootcert="),
+    ("not valid for name", "use a name that the certificate is made for"),
+];
 
 fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>) -> Messages
 where
@@ -128,8 +155,12 @@ fn roots(file: Option<&str>) -> Result<RootCertStore, crate::Error> {
     let mut roots = RootCertStore::empty();
     match file {
         Some(file) => {
-            for certificate in CertificateDer::pem_file_iter(file).map_err(invalid)? {
-                roots.add(certificate.map_err(invalid)?).map_err(invalid)?;
+            let unread = |error| {
+                let about = format!("sslrootcert={file} cannot be read");
+                crate::Error::new(crate::Code::InvalidOption).about(about).because(error)
+            };
+            for certificate in CertificateDer::pem_file_iter(file).map_err(unread)? {
+                roots.add(certificate.map_err(unread)?).map_err(invalid)?;
             }
         }
         None => {

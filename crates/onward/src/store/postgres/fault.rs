@@ -12,6 +12,7 @@ use crate::store::{Error, Outage};
 /// Codes of the store's own functions.
 const BATCH_REFUSED: &str = "OW001";
 const WORKER_LOST: &str = "OW003";
+const OLD_SNAPSHOT: &str = "OW004";
 const TRANSACTION_ENDED: &str = "OW005";
 
 /// The rows that only a repeated write finds there.
@@ -85,6 +86,7 @@ impl From<tokio_postgres::Error> for Fault {
                 Fault::OneByOne
             }
             WORKER_LOST => Fault::Refused(Error::LeaseLost),
+            OLD_SNAPSHOT => Fault::no_answer(why),
             TRANSACTION_ENDED => Fault::TransactionEnded,
             // An error that a body passed over, after which nothing more is done.
             "25P02" => Fault::data(why),

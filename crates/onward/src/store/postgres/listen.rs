@@ -106,8 +106,9 @@ async fn look_for(shared: &Shared, time: Duration) {
 async fn heed(shared: &Arc<Shared>, mut messages: Messages) -> Fault {
     // What happened before this connection listened was not heard.
     shared.hub.notify_all();
-    let echo = notify(shared, &format!("{} echo", shared.sender)).await;
-    let mut deaf = echo.is_err() || !is_heard(shared, &mut messages).await;
+    let echo = format!("{} echo", shared.sender);
+    let sent = notify(shared, &echo).await;
+    let mut deaf = sent.is_err() || !is_heard(shared, &mut messages, &echo).await;
     if deaf {
         tracing::info!("notifications do not get through; looking on a timer");
     }
@@ -115,7 +116,7 @@ async fn heed(shared: &Arc<Shared>, mut messages: Messages) -> Fault {
         tokio::select! {
             message = messages.recv() => match message {
                 Some(AsyncMessage::Notification(notification)) => {
-                    deaf = false;
+                    deaf &= notification.payload() != echo;
                     hand_on(shared, notification.payload());
                 }
                 Some(_) => {}
@@ -126,13 +127,16 @@ async fn heed(shared: &Arc<Shared>, mut messages: Messages) -> Fault {
     }
 }
 
-/// Whether the store hears itself.
-async fn is_heard(shared: &Shared, messages: &mut Messages) -> bool {
+/// Whether the store hears itself. Anything else that is heard proves nothing: a pooler may hand on
+/// what a session heard for another client.
+async fn is_heard(shared: &Shared, messages: &mut Messages, echo: &str) -> bool {
     let own = async {
         while let Some(message) = messages.recv().await {
             if let AsyncMessage::Notification(notification) = message {
                 hand_on(shared, notification.payload());
-                return true;
+                if notification.payload() == echo {
+                    return true;
+                }
             }
         }
         false

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::Shared;
@@ -23,6 +24,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/fence.sql"),
     include_str!("sql/wake.sql"),
     include_str!("sql/claim.sql"),
+    include_str!("sql/record.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/start.sql"),
     include_str!("sql/start_sql.sql"),
@@ -35,7 +37,7 @@ const FUNCTIONS: &[&str] = &[
 /// Checks the database, and brings its schema up to date.
 pub(super) async fn open(shared: &Arc<Shared>, create: bool) -> Result<(), Error> {
     let failed = |fault: Fault| Error::from(StoreError::from(fault));
-    check_durable(shared).await?;
+    check_settings(shared).await?;
     let version = version(shared).await.map_err(failed)?;
     check_version(version)?;
     if version < MIGRATIONS.len() && !create {
@@ -48,19 +50,30 @@ pub(super) async fn open(shared: &Arc<Shared>, create: bool) -> Result<(), Error
     set_clock(shared).await.map_err(failed)
 }
 
-/// An answered commit must survive a crash of the server.
-async fn check_durable(shared: &Arc<Shared>) -> Result<(), Error> {
-    let failed = |fault: Fault| Error::from(StoreError::from(fault));
-    let mut session = Session::open(shared).await.map_err(failed)?;
+/// An answered commit must survive a crash of the server, and the fence must not see old rows.
+async fn check_settings(shared: &Arc<Shared>) -> Result<(), Error> {
     for name in ["synchronous_commit", "fsync"] {
-        let row = session.first("select current_setting($1)", &[(&name, Type::TEXT)]).await;
-        let row = row.map_err(failed)?;
-        let value = row.and_then(|row| row.try_get::<_, String>(0).ok());
-        if value.as_deref() == Some("off") {
+        if setting(shared, name).await? == "off" {
             return Err(Error::new(Code::StoreNotDurable).about(format!("{name} is off")));
         }
     }
+    let level = setting(shared, "default_transaction_isolation").await?;
+    if level != "read committed" {
+        let about = format!(
+            "default_transaction_isolation is {level:?}; set it to 'read committed' for this role \
+             or database"
+        );
+        return Err(Error::new(Code::InvalidOption).about(about));
+    }
     Ok(())
+}
+
+async fn setting(shared: &Arc<Shared>, name: &str) -> Result<String, Error> {
+    let failed = |fault: Fault| Error::from(StoreError::from(fault));
+    let mut session = Session::open(shared).await.map_err(failed)?;
+    let row = session.first("select current_setting($1)", &[(&name, Type::TEXT)]).await;
+    let value = row.map_err(failed)?.map(|row| row.try_get(0)).transpose();
+    Ok(value.map_err(|error| failed(Fault::data(error)))?.unwrap_or_default())
 }
 
 async fn version(shared: &Arc<Shared>) -> Result<usize, Fault> {
@@ -94,8 +107,7 @@ async fn migrate(shared: &Arc<Shared>, fresh: bool) -> Result<(), Error> {
         conn.batch_execute("begin").await?;
         conn.query_typed(&text(include_str!("sql/schema_lock.sql")), &[]).await?;
         if fresh {
-            let schema = shared.sql.schema();
-            conn.batch_execute(&format!("create schema if not exists {schema}")).await?;
+            create_schema(&conn, shared.sql.schema()).await?;
         }
         // Somebody else may have migrated while this one waited for the lock.
         let there = conn.query_typed(&text(include_str!("sql/schema_there.sql")), &[]).await?;
@@ -124,6 +136,17 @@ async fn migrate(shared: &Arc<Shared>, fresh: bool) -> Result<(), Error> {
     };
     let version = work.await.map_err(|error| failed(Fault::from(error)))?;
     check_version(version)
+}
+
+/// Creates the schema if it is not there. Postgres' own `if not exists` asks for the right to
+/// create one before it looks, and a role may have been given an empty one.
+async fn create_schema(conn: &Client, schema: &str) -> Result<(), tokio_postgres::Error> {
+    let sql = "select to_regnamespace($1) is not null";
+    let there = conn.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
+    if there.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+        return Ok(());
+    }
+    conn.batch_execute(&format!("create schema {schema}")).await
 }
 
 /// Measures how far the machine's clock is from the database's.

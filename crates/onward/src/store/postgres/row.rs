@@ -230,6 +230,11 @@ pub(super) fn worker_id(id: uuid::Uuid) -> WorkerId {
     WorkerId::from_u128(id.as_u128())
 }
 
+/// The lock that a worker's writes share: the lower half of its id, as `fence_key` has it.
+pub(super) fn fence_key(id: WorkerId) -> i64 {
+    (id.as_u128() as u64).cast_signed()
+}
+
 /// Postgres' integers are signed; numbers past their range are cut.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

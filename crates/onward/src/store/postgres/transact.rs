@@ -106,7 +106,8 @@ async fn begin(
     conn.is_clean = false;
     let limit = time_max.as_millis();
     let begin = format!(
-        "begin; set local idle_in_transaction_session_timeout = {limit}; \
+        "begin isolation level read committed; \
+         set local idle_in_transaction_session_timeout = {limit}; \
          set local statement_timeout = {limit}"
     );
     let run = run_uuid(lease.run);

@@ -20,11 +20,14 @@ use crate::{RunId, Timestamp, WorkerId};
 /// pooler would lose.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// How often a transaction that lost against another is made again at once.
+/// How often what lost against another transaction is made again at once.
 const AGAIN_MAX: u32 = 8;
 
-/// Begins a transaction that may wait for its client, but not for a dead one.
-const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '5s'";
+/// Begins a transaction that may wait for its client, but not for a dead one, and whose statements
+/// each see what was committed before, as the fence needs it.
+const BEGIN: &str = "begin isolation level read committed; \
+                     set local idle_in_transaction_session_timeout = '5s'; \
+                     select onward.durable()";
 
 /// Begins a transaction that sees one state of the database, and changes nothing.
 const BEGIN_SNAPSHOT: &str = "begin isolation level repeatable read read only; \
@@ -68,16 +71,24 @@ impl Session {
         Ok(Self { shared: Arc::clone(shared), conn: shared.vital.get().await? })
     }
 
+    /// Executes a statement, again when it lost against another transaction.
     pub(super) async fn rows(
         &mut self,
         sql: &'static str,
         params: &[Param<'_>],
     ) -> Result<Vec<PgRow>, Fault> {
-        self.conn.is_clean = false;
-        let rows = query(&self.shared, &self.conn, sql, params).await;
-        // An answered statement leaves nothing behind, even a refused one.
-        self.conn.is_clean = !matches!(rows, Err(Fault::Outage(..)));
-        rows
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            self.conn.is_clean = false;
+            let rows = query(&self.shared, &self.conn, sql, params).await;
+            // An answered statement leaves nothing behind, even a refused one.
+            self.conn.is_clean = !matches!(rows, Err(Fault::Outage(..)));
+            match rows {
+                Err(Fault::Again(_)) if tries < AGAIN_MAX => {}
+                rows => return rows,
+            }
+        }
     }
 
     pub(super) async fn first(
@@ -175,8 +186,9 @@ impl Tx {
         let given = shared.clock.given();
         let sql = include_str!("sql/time.sql");
         let params: [Param<'_>; 1] = [(&given, Type::INT8)];
+        let begin = shared.sql.text(begin);
         let (began, now) = tokio::join!(
-            limited(shared, conn.batch_execute(begin)),
+            limited(shared, conn.batch_execute(&begin)),
             query(shared, &conn, sql, &params)
         );
         began?;

@@ -80,7 +80,7 @@ where state = 'waiting' and due_at is not null;
 create index runs_running on onward.runs (worker, ticket)
 where state = 'running';
 
-create index runs_marked on onward.runs (worker)
+create index runs_marked on onward.runs (worker, id)
 where state = 'running' and cancel_at is not null;
 
 create index runs_stuck on onward.runs (stuck_builds, queue, workflow, id)

@@ -22,14 +22,7 @@ create or replace function onward.claim(
     marks uuid[],
     mark_attempts integer[]
 )
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     v_now bigint;
     v_woken uuid[];
@@ -68,9 +61,14 @@ begin
     suspect := onward.claim_any(p_queues, p_workflows, v_kept, true);
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
-    select array_agg(id order by id), array_agg(attempt order by id) into marks, mark_attempts
-    from onward.runs
-    where state = 'running' and cancel_at is not null and worker = p_worker;
+    -- In the order of its index, so that no plan walks all that the worker holds instead.
+    select array_agg(m.id), array_agg(m.attempt) into marks, mark_attempts
+    from (
+        select id, attempt
+        from onward.runs
+        where state = 'running' and cancel_at is not null and worker = p_worker
+        order by id
+    ) m;
     return next;
 end
 $$;
@@ -193,7 +191,8 @@ begin
 end
 $$;
 
--- Whether a queued run is left that a claim could take.
+-- Whether a queued run is left that a claim could take. Asked for the first one in the order of its
+-- index, because a plan for any one may read the whole table when it expects many.
 create or replace function onward.claim_any(
     p_queues text[],
     p_workflows text[],
@@ -204,28 +203,44 @@ language plpgsql volatile as $$
 begin
     if p_suspect then
         perform 1
-        from onward.runs
-        where state = 'queued' and crashes >= 3 and paused_at is null
-            and (stuck_builds is null or cancel_at is not null)
-            and queue = any (p_queues) and workflow = any (p_workflows)
+        from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
+            select id
+            from onward.runs
+            where state = 'queued' and crashes >= 3 and paused_at is null
+                and (stuck_builds is null or cancel_at is not null)
+                and queue = q and workflow = w
+            order by priority desc, due_at, id
+            limit 1
+        ) c
         limit 1;
     else
         perform 1
-        from onward.runs
-        where state = 'queued' and crashes < 3 and paused_at is null
-            and (stuck_builds is null or cancel_at is not null)
-            and queue = any (p_queues) and workflow = any (p_workflows)
+        from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
+            select id
+            from onward.runs
+            where state = 'queued' and crashes < 3 and paused_at is null
+                and (stuck_builds is null or cancel_at is not null)
+                and queue = q and workflow = w
+            order by priority desc, due_at, id
+            limit 1
+        ) c
         limit 1;
     end if;
     if found or p_kept = '{}' then
         return found;
     end if;
     perform 1
-    from onward.runs
-    where state = 'queued' and paused_at is null and stuck_builds is not null
-        and cancel_at is null
-        and stuck_builds = any (p_kept) and (crashes >= 3) = p_suspect
-        and queue = any (p_queues) and workflow = any (p_workflows)
+    from unnest(p_queues) q cross join unnest(p_workflows) w cross join unnest(p_kept) k
+    cross join lateral (
+        select id
+        from onward.runs
+        where state = 'queued' and paused_at is null and stuck_builds is not null
+            and cancel_at is null
+            and stuck_builds = k and (crashes >= 3) = p_suspect
+            and queue = q and workflow = w
+        order by priority desc, due_at, id
+        limit 1
+    ) c
     limit 1;
     return found;
 end

@@ -9,8 +9,25 @@ $$;
 create or replace function onward.fence(workers uuid[]) returns void
 language plpgsql volatile as $$
 begin
+    -- Under any other level every statement sees the database as it was before it waited.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'the fence needs transactions that are read committed; '
+            'set default_transaction_isolation so for this role or database'
+            using errcode = 'OW004';
+    end if;
     perform pg_advisory_xact_lock_shared(key)
     from (select onward.fence_key(worker) as key from unnest(workers) worker order by 1) keys;
+end
+$$;
+
+-- Lets the commit of this transaction be answered when it is on disk, whatever the setting became
+-- since the store was opened. A stricter setting stays.
+create or replace function onward.durable() returns void
+language plpgsql volatile as $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
 end
 $$;
 

@@ -34,14 +34,9 @@ create or replace function onward.settle(
     r_next_at bigint[],
     r_foreign boolean[]
 ) returns table (run uuid, answer text)
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+language plpgsql volatile set enable_seqscan = off
+-- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
+set lock_timeout = '6s' as $$
 declare
     v_now bigint;
     v_held uuid[];
@@ -50,6 +45,7 @@ declare
     v_done bigint;
     v_woken uuid[];
 begin
+    perform onward.durable();
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
     -- Under the fence nobody but their holder changes these runs' states from here on.
@@ -59,10 +55,12 @@ begin
         count(*) filter (where w.ending in ('parked', 'released'))
     into v_held, v_ends, v_parks
     from unnest(w_run, w_worker, w_attempt, w_end) w (run, worker, attempt, ending)
-    join onward.runs r on r.id = w.run
+    cross join lateral (
+        -- By its id alone: a plan that walks what is running would cost each step all of it.
+        select r.state, r.worker, r.attempt from onward.runs r where r.id = w.run limit 1
+    ) r
     join onward.workers k on k.id = w.worker
-    -- Said so that no partial index fits: each run is looked up by its id.
-    where case when r.state = 'running' then r.worker = w.worker and r.attempt = w.attempt end
+    where r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
         and k.lost_at is null;
     if cardinality(v_held) < cardinality(w_run) then
         return query

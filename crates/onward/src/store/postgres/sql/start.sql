@@ -22,14 +22,9 @@ create or replace function onward.start_runs(
     t_name text[],
     t_value text[]
 ) returns table (id uuid, claimed boolean, at bigint)
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+language plpgsql volatile set enable_seqscan = off
+-- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
+set lock_timeout = '6s' as $$
 declare
     v_now bigint;
     v_new uuid[];
@@ -37,6 +32,7 @@ declare
     v_started uuid[];
     v_held boolean[];
 begin
+    perform onward.durable();
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
     select coalesce(array_agg(s.id), '{}') into v_new

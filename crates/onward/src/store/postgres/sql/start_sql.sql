@@ -105,14 +105,7 @@ create or replace function onward.start_one(
     p_tags text,
     p_caller text
 ) returns table (run uuid, how text, at bigint)
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     v_now bigint := onward.now_ms(p_now);
     v_key record;
@@ -202,7 +195,7 @@ begin
     end if;
     if octet_length(input::text) > 2097152 then
         raise exception 'payload_too_large: the input is larger than 2 MiB of JSON'
-        using errcode = 'OW004', hint = 'store it elsewhere and pass its address';
+        using errcode = 'OW006', hint = 'store it elsewhere and pass its address';
     end if;
     select * into v_started
     from onward.start_one(
@@ -224,7 +217,7 @@ begin
     );
     if v_started.how = 'key_conflict' then
         raise exception 'key_conflict: run % has the key %, with another input', v_started.run, key
-        using errcode = 'OW004', hint = 'use another key, or send the same input';
+        using errcode = 'OW006', hint = 'use another key, or send the same input';
     end if;
     return v_started.run;
 end
@@ -236,7 +229,7 @@ language plpgsql immutable as $$
 begin
     if name is null or name = '' or octet_length(name) > bytes_max then
         raise exception 'invalid_name: the % is empty or has more than % bytes', what, bytes_max
-        using errcode = 'OW004';
+        using errcode = 'OW006';
     end if;
 end
 $$;

@@ -15,18 +15,12 @@ create or replace function onward.transact(
     p_at bigint,
     p_foreign boolean
 ) returns void
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-as $$
+language plpgsql volatile set enable_seqscan = off as $$
 begin
     if pg_current_xact_id()::text <> p_transaction then
         raise exception 'the transaction was ended by its body' using errcode = 'OW005';
     end if;
+    perform onward.durable();
     perform onward.assert_live(p_worker);
     perform 1 from onward.runs r
     where r.id = p_run and r.state = 'running' and r.worker = p_worker and r.attempt = p_attempt;

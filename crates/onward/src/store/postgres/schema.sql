@@ -1,0 +1,201 @@
+-- What a database has after all migrations, as its catalog tells it. Written by a test, with
+-- ONWARD_WRITE_GOLDEN=1.
+
+table attempts (
+    run uuid not null,
+    attempt integer not null,
+    build text not null,
+    settled text
+);
+CREATE UNIQUE INDEX attempts_pkey ON onward.attempts USING btree (run, attempt);
+
+table duplicates (
+    no bigint not null generated always as identity,
+    run uuid not null,
+    start uuid not null,
+    at bigint not null,
+    caller text not null,
+    same_input boolean not null
+);
+CREATE UNIQUE INDEX duplicates_pkey ON onward.duplicates USING btree (no);
+CREATE UNIQUE INDEX duplicates_run_start_key ON onward.duplicates USING btree (run, start);
+
+table inputs (
+    run uuid not null,
+    input text not null,
+    tags text
+);
+CREATE UNIQUE INDEX inputs_pkey ON onward.inputs USING btree (run);
+
+table keys (
+    workflow text collate "C" not null,
+    key text collate "C" not null,
+    run uuid not null,
+    fingerprint bytea not null,
+    expires_at bigint
+);
+CREATE UNIQUE INDEX keys_pkey ON onward.keys USING btree (workflow, key);
+
+table outputs (
+    run uuid not null,
+    output text,
+    failure text
+);
+CREATE UNIQUE INDEX outputs_pkey ON onward.outputs USING btree (run);
+
+table records (
+    run uuid not null,
+    seq bigint not null,
+    step text collate "C" not null,
+    slot bigint not null,
+    kind text collate "C" not null,
+    body text,
+    try_number integer not null,
+    attempt integer not null,
+    began_at bigint not null,
+    at bigint not null,
+    next_at bigint,
+    foreign_await boolean not null,
+    voided_at bigint
+);
+CREATE UNIQUE INDEX records_pkey ON onward.records USING btree (run, step, slot);
+
+table runs (
+    id uuid not null,
+    state text collate "C" not null,
+    attempt integer not null,
+    worker uuid,
+    ticket bigint,
+    wakes bigint not null,
+    crashes integer not null,
+    priority integer not null,
+    due_at bigint,
+    cancel_at bigint,
+    paused_at bigint,
+    finished_at bigint,
+    workflow text collate "C" not null,
+    queue text collate "C" not null,
+    build text,
+    successor uuid,
+    waits_for text,
+    stuck text,
+    stuck_builds text collate "C",
+    key text collate "C",
+    created_at bigint not null,
+    started_at bigint,
+    deadline_at bigint,
+    retried_at bigint,
+    failed_step text,
+    duplicates bigint not null,
+    continued_from uuid,
+    continued_as uuid,
+    code_change text
+) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
+CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
+CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
+CREATE INDEX runs_late ON onward.runs USING btree (deadline_at, id) WHERE ((stuck_builds IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
+CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
+CREATE UNIQUE INDEX runs_pkey ON onward.runs USING btree (id);
+CREATE INDEX runs_queued ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
+CREATE INDEX runs_running ON onward.runs USING btree (worker, ticket) WHERE (state = 'running'::text);
+CREATE INDEX runs_stuck ON onward.runs USING btree (stuck_builds, queue, workflow, id) WHERE (stuck IS NOT NULL);
+CREATE INDEX runs_suspect ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes >= 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
+CREATE INDEX runs_waiting ON onward.runs USING btree (due_at, id) WHERE ((state = 'waiting'::text) AND (due_at IS NOT NULL));
+
+table schema (
+    version integer not null
+);
+
+table tags (
+    name text collate "C" not null,
+    value text collate "C" not null,
+    run uuid not null
+);
+CREATE UNIQUE INDEX tags_pkey ON onward.tags USING btree (name, value, run);
+
+table workers (
+    id uuid not null,
+    build text not null,
+    place text not null,
+    queues text not null,
+    workflows text not null,
+    lease_ms bigint not null,
+    lease_until bigint not null,
+    lost_at bigint
+) with (fillfactor=50);
+CREATE INDEX workers_lost ON onward.workers USING btree (lost_at) WHERE (lost_at IS NOT NULL);
+CREATE UNIQUE INDEX workers_pkey ON onward.workers USING btree (id);
+
+view records_json (
+    run uuid,
+    seq bigint,
+    step text collate "C",
+    kind text collate "C",
+    body jsonb,
+    try_number integer,
+    attempt integer,
+    at timestamp with time zone,
+    voided_at timestamp with time zone
+);
+
+view runs_json (
+    id uuid,
+    workflow text collate "C",
+    state text collate "C",
+    queue text collate "C",
+    priority integer,
+    key text collate "C",
+    input jsonb,
+    output jsonb,
+    failure jsonb,
+    waits_for jsonb,
+    created_at timestamp with time zone,
+    due_at timestamp with time zone,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone
+);
+
+function assert_live(worker uuid) returns void;
+
+function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_queues text[], p_workflows text[], p_limit integer, p_suspect boolean, p_wake_limit integer, p_bytes_max bigint) returns TABLE(again boolean, next_due bigint, more boolean, suspect boolean, changed uuid[], woken integer, marks uuid[], mark_attempts integer[]);
+
+function claim_any(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean) returns boolean;
+
+function claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[];
+
+function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer) returns uuid[];
+
+function claim_kept(p_build text) returns text[];
+
+function durable() returns void;
+
+function fence(workers uuid[]) returns void;
+
+function fence_key(worker uuid) returns bigint;
+
+function leave(p_now bigint, p_worker uuid) returns uuid[];
+
+function names(builds text, build text) returns boolean;
+
+function now_ms(given bigint) returns bigint;
+
+function prune(p_ended_by bigint, p_states text[], p_limit integer) returns TABLE(runs bigint, more boolean);
+
+function settle(p_now bigint, p_workers uuid[], w_run uuid[], w_worker uuid[], w_attempt integer[], w_end text[], w_output text[], w_failure text[], w_step text[], w_wake_at bigint[], w_waits_for text[], w_wakes_seen bigint[], r_run uuid[], r_attempt integer[], r_seq bigint[], r_step text[], r_slot bigint[], r_kind text[], r_body text[], r_try integer[], r_began_at bigint[], r_at bigint[], r_next_at bigint[], r_foreign boolean[]) returns TABLE(run uuid, answer text);
+
+function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[]) returns TABLE(id uuid, claimed boolean, at bigint);
+
+function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint);
+
+function sweep_late(p_now bigint, p_limit integer) returns uuid[];
+
+function sweep_lost(p_now bigint, p_worker uuid) returns uuid[];
+
+function sweep_mended(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
+
+function sweep_taken(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
+
+function wake(p_now bigint, p_limit integer) returns uuid[];
+
+function with_build(builds text, build text) returns text;

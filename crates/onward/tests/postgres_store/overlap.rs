@@ -1,0 +1,133 @@
+//! Transactions that meet: what loses against another is made again, inside the store, and each
+//! caller is answered; a run's writes stay in order whatever becomes of the batch.
+
+use std::time::Duration;
+
+use onward::store::*;
+use onward::{RunId, RunState};
+
+use crate::stage::*;
+
+/// The time after which a transaction of the tests' server that waits looks for a deadlock.
+const LOOKS_FOR_DEADLOCK: Duration = Duration::from_secs(1);
+
+/// A continuation locks its run and then its key, a start the key and then its run.
+#[tokio::test]
+async fn a_continuation_and_a_start_on_its_key_are_both_answered() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    start(&store, keyed_run("k")).await;
+    let lease = claimed(&store, worker, 1).await;
+    let raw = stage.raw().await;
+    hold_step(&raw, lease.run, "a").await;
+    let next = RunId::new();
+    let end = End::Continued { run: next, input: json("2") };
+    let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], end));
+    stage.waiting(1).await;
+    let met = store.start(vec![keyed_run("k")]);
+    stage.waiting(2).await;
+
+    let_go(&raw).await;
+    assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
+    let met = soon(met).await.unwrap().remove(0).unwrap();
+    assert!(met.run == lease.run || met.run == next);
+    let now = store.get(Which::Key { workflow: WORKFLOW.to_owned(), key: "k".to_owned() });
+    assert_eq!(now.await.unwrap().unwrap().id, next);
+}
+
+/// A prune locks a run and then its key, a start the key and then its run.
+#[tokio::test]
+async fn a_prune_that_loses_against_a_start_is_made_again() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let old = start(&store, keyed_run("k")).await;
+    let lease = claimed(&store, worker, 1).await;
+    store.settle(lease, Settle::new(vec![], End::Completed(json("1")))).await.unwrap();
+    let (records, keys) = (stage.raw().await, stage.raw().await);
+    records.batch_execute("begin; lock table records in access exclusive mode").await.unwrap();
+    let met = store.start(vec![keyed_run("k")]);
+    stage.waiting(1).await;
+    keys.batch_execute("begin; lock table keys in share mode").await.unwrap();
+    let pruned = store.prune(Prune::older_than(Duration::ZERO));
+    stage.waiting(2).await;
+    // The start takes the key and waits for the run.
+    let_go(&records).await;
+    stage.waiting(2).await;
+    // It has looked for a deadlock when the prune begins to wait for the key: the prune finds it.
+    tokio::time::sleep(LOOKS_FOR_DEADLOCK * 3 / 2).await;
+    let_go(&keys).await;
+    assert_eq!(soon(met).await.unwrap().remove(0).unwrap().run, old);
+    // Made again, it may have passed over the run, which the start had locked.
+    let first = soon(pruned).await.unwrap().runs;
+    let second = store.prune(Prune::older_than(Duration::ZERO)).await.unwrap().runs;
+    assert_eq!(first + second, 1);
+}
+
+/// A worker that leaves takes the fence and then its runs; a settle that asks questions has its
+/// run, and takes the fence last.
+#[tokio::test]
+async fn a_worker_may_leave_while_it_settles() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    start(&store, keyed_run("k")).await;
+    let lease = claimed(&store, worker, 1).await;
+    let raw = stage.raw().await;
+    hold_step(&raw, lease.run, "a").await;
+    let end = End::Continued { run: RunId::new(), input: json("2") };
+    let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], end));
+    stage.waiting(1).await;
+    let left = store.leave(worker);
+    stage.waiting(2).await;
+    tokio::time::sleep(LOOKS_FOR_DEADLOCK * 3 / 2).await;
+
+    let_go(&raw).await;
+    soon(left).await.unwrap();
+    let run = store.get(Which::Id(lease.run)).await.unwrap().unwrap();
+    match soon(settled).await {
+        Ok(_) => assert_eq!(run.state, RunState::Completed),
+        Err(error) => {
+            assert!(matches!(error, Error::LeaseLost), "{error}");
+            assert_eq!(run.state, RunState::Queued);
+        }
+    }
+}
+
+/// Fails where a batch that was refused hands its writes to transactions of their own and the lane
+/// goes on meanwhile: the end of a run would overtake its record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runs_writes_stay_in_order_when_their_batch_is_refused() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    // All in one lane: the store chooses it by the last bit.
+    let even = std::iter::repeat_with(new_run).filter(|run| run.id.as_u128() % 2 == 0);
+    let runs: Vec<NewRun> = even.take(22).collect();
+    store.start(runs).await.unwrap();
+    let claims = store.claim(claim_of(worker, 1)).await.unwrap().runs;
+    let leases: Vec<Lease> = claims.into_iter().map(|claimed| claimed.lease).collect();
+    let [first, bad, good @ ..] = leases.as_slice() else { panic!("no leases") };
+    store.record(*bad, vec![done(&store, 1, "a")]).await.unwrap();
+    let raw = stage.raw().await;
+    hold_step(&raw, first.run, "a").await;
+    let held = store.record(*first, vec![done(&store, 1, "a")]);
+    stage.waiting(1).await;
+    // These are gathered while the lane waits.
+    let clash = store.record(*bad, vec![done(&store, 2, "a")]);
+    let writes: Vec<_> = (good.iter())
+        .map(|lease| {
+            let record = store.record(*lease, vec![done(&store, 1, "a")]);
+            let end = Settle::new(vec![done(&store, 2, "b")], End::Completed(json("1")));
+            (record, store.settle(*lease, end))
+        })
+        .collect();
+    let_go(&raw).await;
+    soon(held).await.unwrap();
+    assert!(matches!(soon(clash).await.unwrap_err(), Error::Conflict(_)));
+    for (record, settled) in writes {
+        soon(record).await.unwrap();
+        assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
+    }
+}

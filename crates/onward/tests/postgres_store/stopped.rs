@@ -1,0 +1,87 @@
+//! A process that stops in the middle of a transaction, as under a debugger or on a suspended
+//! machine.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use onward::store::*;
+use onward::{Code, WorkerId};
+
+use crate::stage::*;
+
+const URL: &str = "ONWARD_TEST_STOPPED_URL";
+const TEST: &str = "stopped::a_stopped_process_holds_up_no_sweep";
+
+/// The store's own limit for a transaction that waits for its client.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
+/// What the process does that will be stopped: it settles in a transaction that asks questions.
+async fn settle_and_be_stopped(url: &str) {
+    let store = PostgresStore::open(url).await.unwrap();
+    let worker = NewWorker {
+        id: WorkerId::new(),
+        build: "b1".to_owned(),
+        place: "there".to_owned(),
+        queues: vec![],
+        workflows: vec![],
+        lease_ms: 1,
+    };
+    let id = worker.id;
+    store.join(worker).await.unwrap();
+    let lease = claimed(&store, id, 1).await;
+    let stuck = End::Stuck { code: Code::HistoryMismatch, detail: "x".to_owned(), wakes_seen: 0 };
+    let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], stuck)).await;
+    assert!(settled.is_err(), "{settled:?}");
+}
+
+/// Fails where a transaction holds the fence while its client thinks, or a row for as long as its
+/// client is gone.
+#[tokio::test]
+async fn a_stopped_process_holds_up_no_sweep() {
+    if let Ok(url) = std::env::var(URL) {
+        return settle_and_be_stopped(&url).await;
+    }
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let run = started(&store).await;
+    let raw = stage.raw().await;
+    hold_step(&raw, run, "a").await;
+    let name = format!("stopped_{}", &stage.name()[24..]);
+    let url = with(&stage.url_as(&name), "statement_timeout=60");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", TEST, "--nocapture"])
+        .env(URL, url)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let other = stage.raw().await;
+    until("the process waits for its record's place", async || {
+        let sql = "select count(*) from pg_stat_activity
+                   where application_name = $1 and wait_event_type = 'Lock'";
+        other.query_one(sql, &[&name]).await.unwrap().get::<_, i64>(0) == 1
+    })
+    .await;
+    signal("STOP", child.id());
+    let_go(&raw).await;
+
+    let worker = joined(&store).await;
+    let began = Instant::now();
+    let mut taken = Vec::new();
+    while taken.is_empty() {
+        assert!(began.elapsed() < IDLE_MAX * 2, "the run is still held");
+        let asked = Instant::now();
+        taken = store.sweep(sweep_of(worker)).await.unwrap().taken;
+        assert!(asked.elapsed() < Duration::from_secs(2), "a sweep waited {:?}", asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(taken, [run]);
+    signal("CONT", child.id());
+    assert!(child.wait().unwrap().success());
+    let history = store.history(run, None, 10).await.unwrap();
+    assert!(history.records.is_empty());
+}
+
+fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status();
+    assert!(sent.unwrap().success());
+}

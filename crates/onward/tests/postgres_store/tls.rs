@@ -1,0 +1,117 @@
+//! Encrypted connections, against a server that takes no others.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use onward::Code;
+use onward::store::*;
+use tempfile::TempDir;
+
+use crate::cluster::{Cluster, succeeded};
+use crate::stage::*;
+
+/// Certificates made for one test: an authority, a server that it vouches for as `localhost`, and
+/// an authority that vouches for nobody.
+struct Papers {
+    folder: TempDir,
+}
+
+impl Papers {
+    fn new() -> Self {
+        let papers = Self { folder: tempfile::tempdir().unwrap() };
+        papers.authority("ca");
+        papers.authority("stranger");
+        let asked = "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout server.key \
+                     -out server.csr -subj /CN=localhost";
+        papers.openssl(asked);
+        std::fs::write(papers.path("names"), "subjectAltName = DNS:localhost\n").unwrap();
+        papers.openssl(
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+             -extfile names -out server.pem",
+        );
+        papers
+    }
+
+    fn authority(&self, name: &str) {
+        self.openssl(&format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+             -keyout {name}.key -out {name}.pem -subj /CN={name}"
+        ));
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let mut command = Command::new("openssl");
+        command.args(arguments.split_whitespace()).current_dir(self.folder.path());
+        succeeded("openssl", &command.output().unwrap());
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A server with these papers that takes only encrypted connections.
+    fn server(&self) -> Cluster {
+        let mut cluster = Cluster::made("ssl = on");
+        cluster.put("server.crt", &self.path("server.pem"));
+        cluster.put("server.key", &self.path("server.key"));
+        cluster.put_text("pg_hba.conf", "hostssl all all 127.0.0.1/32 trust\n");
+        cluster.start();
+        cluster
+    }
+}
+
+fn at(cluster: &Cluster, host: &str, options: &str) -> String {
+    let address = cluster.address().replacen("127.0.0.1", host, 1);
+    with(&format!("postgres://onward@{address}/postgres"), options)
+}
+
+fn verify(root: &Path) -> String {
+    format!("sslmode=verify-full&sslrootcert={}", root.display())
+}
+
+async fn refused(url: &str, code: Code, words: &[&str]) {
+    let error = PostgresStore::open(url).await.unwrap_err();
+    assert_eq!(error.code(), code, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_verified_as_far_as_sslmode_says() {
+    let papers = Papers::new();
+    let cluster = papers.server();
+    // Any certificate will do, under any name.
+    let store = PostgresStore::open(&at(&cluster, "127.0.0.1", "sslmode=require")).await.unwrap();
+    started(&store).await;
+    let known = verify(&papers.path("ca.pem"));
+    let store = PostgresStore::open(&at(&cluster, "localhost", &known)).await.unwrap();
+    started(&store).await;
+    assert_eq!(store.stats().await.unwrap().runs[&onward::RunState::Queued], 2);
+
+    let unavailable = Code::StoreUnavailable;
+    let other_name = at(&cluster, "127.0.0.1", &known);
+    refused(&other_name, unavailable, &["certificate", "not valid for name", "127.0.0.1"]).await;
+    let stranger = verify(&papers.path("stranger.pem"));
+    let unknown = at(&cluster, "localhost", &stranger);
+    refused(&unknown, unavailable, &["certificate", "UnknownIssuer", "sslrootcert"]).await;
+    let plain = at(&cluster, "127.0.0.1", "sslmode=disable");
+    refused(&plain, unavailable, &["no encryption", "sslmode=require"]).await;
+    refused(&at(&cluster, "127.0.0.1", ""), unavailable, &["sslmode=require"]).await;
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_not_used_where_tls_is_asked_for() {
+    let url = with(&crate::database::url(), "sslmode=require");
+    refused(&url, Code::StoreUnavailable, &["does not support TLS", "sslmode=disable"]).await;
+}
+
+#[tokio::test]
+async fn a_file_of_authorities_that_has_none_is_an_invalid_option() {
+    let papers = Papers::new();
+    let url = "postgres://onward@localhost/postgres";
+    let missing = with(url, &verify(&papers.path("nothing.pem")));
+    refused(&missing, Code::InvalidOption, &["nothing.pem"]).await;
+    let empty = with(url, &verify(&papers.path("names")));
+    refused(&empty, Code::InvalidOption, &["sslrootcert"]).await;
+}
