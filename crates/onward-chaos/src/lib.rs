@@ -1,7 +1,14 @@
 //! Tests of Onward on Postgres under faults.
 //!
 //! [`proxy`] stands between a store and its server and makes the connection fail; [`server`] is a
-//! Postgres that a test may stop and kill.
+//! Postgres that a test may stop and kill. [`play`] puts both into one long story: worker processes
+//! ([`crew`]) serve runs while a [`storm`] goes over them, and at its end the store, what the step
+//! bodies did, and the order of all commits ([`audit`]) must agree.
 
+pub mod audit;
+pub mod crew;
+pub mod play;
 pub mod proxy;
 pub mod server;
+pub mod starting;
+pub mod storm;

@@ -210,7 +210,7 @@ impl Server {
         let status = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         let mut lines = status.lines().map(str::trim);
         let own = lines.next() == Some(process.id().to_string().as_str());
-        own && lines.last().is_some_and(|line| line.starts_with("ready"))
+        own && lines.next_back().is_some_and(|line| line.starts_with("ready"))
     }
 
     /// Stops it as `pg_ctl stop -m fast` does: connections are ended, and the log is closed.

@@ -7,3 +7,4 @@
 pub mod check;
 pub mod effect;
 pub mod flow;
+pub mod random;
