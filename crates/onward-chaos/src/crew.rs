@@ -16,6 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::proxy::Proxy;
 use crate::server::url_at;
 
+/// The store's times in the URL of workers and starters: short, since a black hole is to be noticed
+/// within a lease or two.
+pub const TIMES: &str = "?connect_timeout=1&statement_timeout=2";
+
 /// What every worker process is started with.
 #[derive(Clone, Debug)]
 pub struct Casting {

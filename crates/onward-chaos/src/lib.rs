@@ -2,10 +2,12 @@
 //!
 //! [`proxy`] stands between a store and its server and makes the connection fail; [`server`] is a
 //! Postgres that a test may stop and kill. [`play`] puts both into one long story: worker processes
-//! ([`crew`]) serve runs while a [`storm`] goes over them, and at its end the store, what the step
-//! bodies did, and the order of all commits ([`audit`]) must agree.
+//! ([`crew`]) serve runs, which many clients start ([`starting`]), while a [`storm`] goes over them.
+//! At its end the store, what the step bodies did, the order of all commits ([`audit`]) and the
+//! accounts of a [`bank`] must agree.
 
 pub mod audit;
+pub mod bank;
 pub mod crew;
 pub mod play;
 pub mod proxy;

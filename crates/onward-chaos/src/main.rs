@@ -8,8 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use onward::{Onward, Worker};
-use onward_chaos::crew::Fence;
+use onward_chaos::bank;
+use onward_chaos::crew::{Fence, TIMES};
 use onward_chaos::play::{self, Options};
+use onward_chaos::storm;
 use onward_crash::effect::Pen;
 use onward_crash::flow::{self, Scene};
 use onward_crash::random::seed_of_now;
@@ -74,6 +76,7 @@ fn options(given: &[String]) -> Result<Options, Box<dyn Error>> {
         lease: Duration::from_secs(2),
         pause_max: Duration::from_millis(600),
         seed: seed_of_now(),
+        deeds: &storm::ALL,
         fence: Fence::Kept,
         folder: tempfile::Builder::new().prefix("onward-chaos.").tempdir()?.keep(),
     };
@@ -124,7 +127,8 @@ async fn serve(given: &[String]) -> Result<(), Box<dyn Error>> {
 }
 
 async fn join(url: &str, scene: &Scene, lease: Duration) -> Result<Worker, onward::Error> {
-    let onward = Onward::open(url).await?;
-    let worker = flow::serve(onward.worker(), scene).concurrency(CONCURRENCY).lease(lease);
+    let onward = Onward::open(&format!("{url}{TIMES}")).await?;
+    let worker = bank::serve(flow::serve(onward.worker(), scene), url, &scene.pen);
+    let worker = worker.concurrency(CONCURRENCY).lease(lease);
     worker.linger(flow::LINGER).start().await
 }

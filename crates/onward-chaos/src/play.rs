@@ -19,10 +19,14 @@ use onward_crash::random::Random;
 use tokio::time::{Instant, sleep};
 
 use crate::audit;
+use crate::bank;
 use crate::crew::{Casting, Fence, Slot};
 use crate::server::{self, Server};
 use crate::starting::{Counts, Starting};
-use crate::storm::{Deeds, Storm};
+use crate::storm::{Choice, Deeds, Storm};
+
+/// One run in this many is a transfer of money.
+const TRANSFER_EVERY: u32 = 5;
 
 /// What to play.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub struct Options {
     pub lease: Duration,
     /// The longest pause between two deeds of the storm.
     pub pause_max: Duration,
+    /// What goes wrong.
+    pub deeds: &'static Choice,
     /// Decides everything random.
     pub seed: u64,
     /// Whether the store keeps its fence.
@@ -107,7 +113,9 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
     let server = tokio::task::spawn_blocking(Server::start).await??;
     let url = server.url();
     let onward = Onward::open(&url).await?;
-    audit::install(&server::connect(&url).await?).await?;
+    let client = server::connect(&url).await?;
+    audit::install(&client).await?;
+    bank::open(&client).await?;
     let casting = Casting {
         program: options.program.clone(),
         url: url.clone(),
@@ -125,9 +133,12 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
         server: Arc::new(Mutex::new(server)),
         lease: options.lease,
         pause_max: options.pause_max,
+        choice: options.deeds,
     };
     let mut random = Random::seeded(options.seed);
-    let wanted = flow::round(0, options.runs);
+    let transfers = options.runs / TRANSFER_EVERY;
+    let mut wanted = flow::round(0, options.runs - transfers);
+    wanted.extend(bank::round(transfers));
     let starting = Starting {
         url: url.clone(),
         wanted: wanted.clone(),
@@ -165,11 +176,13 @@ impl Verdict {
         casting: &Casting,
         wanted: Vec<(Workflow<Input, Output>, Input)>,
     ) -> Result<Self, NoVerdict> {
-        let changes = audit::read(&server::connect(url).await?).await?;
+        let client = server::connect(url).await?;
+        let changes = audit::read(&client).await?;
         let effects = effect::read(&casting.effects())?;
         let mut violations: Vec<String> =
             audit::check(&changes).iter().map(ToString::to_string).collect();
         violations.extend(audit::check_bodies(&changes, &effects).iter().map(ToString::to_string));
+        violations.extend(bank::check(&client, &wanted).await?);
         let wanted = wanted.into_iter().map(|(_, input)| input).collect();
         let last = Snapshot::read(onward).await?;
         let mut states = BTreeMap::new();

@@ -14,6 +14,7 @@ use onward_crash::random::Random;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::crew::TIMES;
 use crate::play::NoVerdict;
 use crate::proxy::{Cut, Proxy};
 use crate::server::{address_of, url_at};
@@ -87,7 +88,8 @@ impl Starting {
         let mut starters = Vec::new();
         for _ in 0..STARTERS {
             let proxy = Proxy::postgres(address_of(&self.url)?)?;
-            let onward = Onward::open(&url_at(&self.url, Some(proxy.address()), None)).await?;
+            let url = url_at(&self.url, Some(proxy.address()), None);
+            let onward = Onward::open(&format!("{url}{TIMES}")).await?;
             starters.push(Arc::new(Starter { proxy, onward }));
         }
         let begun = Instant::now();

@@ -38,8 +38,11 @@ pub enum Deed {
     KillServer,
 }
 
-/// How often each deed comes, against the others.
-const WEIGHTS: [(Deed, u64); 9] = [
+/// Deeds to choose from, each with how often it comes against the others.
+pub type Choice = [(Deed, u64)];
+
+/// Everything that goes wrong.
+pub const ALL: [(Deed, u64); 9] = [
     (Deed::Kill, 20),
     (Deed::Stop, 20),
     (Deed::Cut, 15),
@@ -50,6 +53,9 @@ const WEIGHTS: [(Deed, u64); 9] = [
     (Deed::RestartServer, 2),
     (Deed::KillServer, 2),
 ];
+
+/// What a fence is for, and nothing else.
+pub const STOPS: [(Deed, u64); 1] = [(Deed::Stop, 1)];
 
 /// How often each deed was done.
 pub type Deeds = BTreeMap<Deed, u64>;
@@ -65,6 +71,8 @@ pub struct Storm {
     pub lease: Duration,
     /// The longest pause between two deeds.
     pub pause_max: Duration,
+    /// What goes wrong.
+    pub choice: &'static Choice,
 }
 
 impl Storm {
@@ -74,7 +82,7 @@ impl Storm {
         let mut deeds = Deeds::new();
         let mut under_way = JoinSet::new();
         while begun.elapsed() < time {
-            let deed = choose(&mut random);
+            let deed = choose(self.choice, &mut random);
             let target = random.below(self.slots.len() as u64);
             let slot = Arc::clone(&self.slots[usize::try_from(target).unwrap_or_default()]);
             if slot.take() {
@@ -145,11 +153,11 @@ impl Storm {
     }
 }
 
-fn choose(random: &mut Random) -> Deed {
-    let mut left = random.below(WEIGHTS.iter().map(|(_, weight)| weight).sum());
-    for (deed, weight) in WEIGHTS {
-        if left < weight {
-            return deed;
+fn choose(choice: &Choice, random: &mut Random) -> Deed {
+    let mut left = random.below(choice.iter().map(|(_, weight)| weight).sum());
+    for (deed, weight) in choice {
+        if left < *weight {
+            return *deed;
         }
         left -= weight;
     }

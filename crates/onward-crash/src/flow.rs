@@ -91,6 +91,7 @@ pub fn is_expected(input: &Input, output: &Output) -> bool {
         Some("once") => output.total == input.number + 2 && ["sent", "interrupted"].contains(&way),
         Some("fan") => output.total == input.number * 3 && ["hare", "tortoise"].contains(&way),
         Some("relay") => output.total == input.number + 6 && way.is_empty(),
+        Some("transfer") => output.total == input.number && way.is_empty(),
         Some("gate") => output.total == input.number + 2 && way.is_empty(),
         _ => false,
     }
