@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward::{Onward, RunState, Workflow};
+use onward::{Onward, Run, RunState, Workflow};
 use onward_crash::check::{self, Snapshot, Story};
 use onward_crash::effect;
 use onward_crash::flow::{self, Input, Output};
@@ -27,6 +27,9 @@ use crate::storm::{Choice, Deeds, Storm};
 
 /// One run in this many is a transfer of money.
 const TRANSFER_EVERY: u32 = 5;
+
+/// Runs without an end that are described: the first few show what they wait for.
+const UNFINISHED_LISTED: usize = 10;
 
 /// What to play.
 #[derive(Clone, Debug)]
@@ -187,6 +190,15 @@ impl Verdict {
         let last = Snapshot::read(onward).await?;
         let mut states = BTreeMap::new();
         last.runs.iter().for_each(|(run, _)| *states.entry(run.state).or_default() += 1);
+        let open = last.runs.iter().filter(|(run, _)| !run.state.is_final());
+        violations.extend(open.take(UNFINISHED_LISTED).map(|(run, history)| {
+            let Run { id, state, attempt, worker, waits_for, .. } = run;
+            let records = history.len();
+            format!(
+                "run {id} is {state} in attempt {attempt} with {records} records, held by \
+                 {worker:?}, waits for {waits_for:?}"
+            )
+        }));
         let story = Story { wanted, effects, before: BTreeMap::new(), last };
         violations.extend(check::check(&story).iter().map(ToString::to_string));
         let count =
