@@ -109,7 +109,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 pub struct SystemClock;
 
 /// The longest single timer of the runtime; longer sleeps look at the clock again after it.
-const TIMER_MAX: Duration = Duration::from_secs(60 * 60);
+pub(crate) const TIMER_MAX: Duration = Duration::from_secs(60 * 60);
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {

@@ -71,6 +71,9 @@ pub const PAGE_ROWS_DEFAULT: usize = 100;
 /// Writes in one group commit: past this a batch adds latency and no throughput.
 pub const COMMIT_BATCH_MAX: usize = 1_024;
 
+/// Bytes of payload after which a group commit takes no further write.
+pub const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Suppressed duplicates kept in detail per key; the count goes on past it. Enough to see who
 /// repeats a request, and a caller in a loop does not fill the store.
 pub const DUPLICATES_KEPT_MAX: usize = 100;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Timestamp;
 use crate::store::{self, ExpiredLeases, Store, Sweep};
 use crate::worker::tenure::Tenure;
 
@@ -13,10 +14,14 @@ use crate::worker::tenure::Tenure;
 /// and this.
 const SWEEP_EVERY_MAX: Duration = Duration::from_secs(1);
 
+/// How long after a lease expired its worker is looked at: clocks are not exact.
+const AFTER_EXPIRY: Duration = Duration::from_millis(100);
+
 /// Sweeps for as long as the tenure lasts; the first time at once.
 pub(crate) async fn sweep(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Duration) {
     let pause = (lease / 4).min(SWEEP_EVERY_MAX);
     while !tenure.is_over() {
+        let mut wait = pause;
         let expired = if tenure.is_steady() { ExpiredLeases::Take } else { ExpiredLeases::Leave };
         match store.sweep(Sweep { worker: tenure.worker, expired }).await {
             Ok(swept) => {
@@ -29,10 +34,26 @@ pub(crate) async fn sweep(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Dur
                 if swept.more {
                     continue;
                 }
+                wait = until(&*store, swept.next_at, lease, pause);
             }
             Err(store::Error::LeaseLost) => return tenure.end(),
             Err(error) => tracing::warn!(%error, "cannot sweep; again soon"),
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// The pause before the next sweep. A store that says when the next lease expires is asked again
+/// just after, since until then nobody can have died unnoticed; but at least once in a lease, for
+/// whatever else a sweep finds.
+fn until(
+    store: &dyn Store,
+    next_at: Option<Timestamp>,
+    lease: Duration,
+    pause: Duration,
+) -> Duration {
+    match next_at {
+        Some(next_at) => (next_at.since(store.clock().now()) + AFTER_EXPIRY).min(lease).max(pause),
+        None => pause,
     }
 }

@@ -7,6 +7,10 @@ use onward::TestClock;
 use onward::conformance::Harness;
 use onward::store::{MemoryStore, Store};
 
+#[cfg(feature = "postgres")]
+#[path = "database/mod.rs"]
+mod database;
+
 mod memory {
     use super::*;
 
@@ -61,6 +65,40 @@ mod sqlite {
     }
 
     onward::conformance_suite!(Sqlite);
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use onward::store::PostgresStore;
+
+    use super::*;
+    use crate::database::{Schema, open};
+
+    /// Two handles on one schema, as two processes have them.
+    struct Postgres {
+        store: Arc<PostgresStore>,
+        other: Arc<PostgresStore>,
+        _schema: Schema,
+    }
+
+    impl Harness for Postgres {
+        async fn open(clock: TestClock) -> Self {
+            let schema = Schema::new();
+            let store = open(&schema, &clock).await;
+            let other = open(&schema, &clock).await;
+            Postgres { store, other, _schema: schema }
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            self.store.clone()
+        }
+
+        fn other(&self) -> Arc<dyn Store> {
+            self.other.clone()
+        }
+    }
+
+    onward::conformance_suite!(Postgres);
 }
 
 /// A case that the suite does not list would never execute.

@@ -5,6 +5,9 @@
 //! calls, and the clock moves past leases, timers and keys. A failure shrinks to a short story.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+#[cfg(feature = "postgres")]
+#[path = "database/mod.rs"]
+mod database;
 #[path = "differential/story.rs"]
 mod story;
 #[path = "differential/world.rs"]
@@ -77,6 +80,40 @@ mod sqlite {
         #[test]
         fn memory_agrees_with_sqlite(story in story()) {
             compare::<Memory, Sqlite>(story);
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use onward::store::PostgresStore;
+
+    use super::*;
+    use crate::database::{Schema, open};
+
+    struct Postgres {
+        store: Arc<PostgresStore>,
+        _schema: Schema,
+    }
+
+    impl Harness for Postgres {
+        async fn open(clock: TestClock) -> Self {
+            let schema = Schema::new();
+            Postgres { store: open(&schema, &clock).await, _schema: schema }
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            self.store.clone()
+        }
+    }
+
+    proptest! {
+        // Each case makes a schema of its own and answers over a connection.
+        #![proptest_config(ProptestConfig { cases: 64, ..config() })]
+
+        #[test]
+        fn memory_agrees_with_postgres(story in story()) {
+            compare::<Memory, Postgres>(story);
         }
     }
 }

@@ -12,6 +12,10 @@ pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
         #[cfg(feature = "sqlite")]
         Some(("sqlite", path)) if !path.is_empty() => open_sqlite(path).await,
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => {
+            Ok(Arc::new(crate::store::PostgresStore::open(url).await?))
+        }
         Some(_) => Err(Error::new(Code::UnknownStoreUrl).about(format!("{url:?}"))),
         None => {
             let about = format!("{url:?}; a file is written sqlite:{url}");

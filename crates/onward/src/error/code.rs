@@ -49,7 +49,7 @@ macro_rules! codes {
 codes! {
     // Opening a store, and a store that does not answer.
     UnknownStoreUrl = "unknown_store_url", false,
-        "The store URL is not one of sqlite:PATH or memory:.";
+        "The store URL is not one of sqlite:PATH, postgres://HOST/DATABASE or memory:.";
     InvalidStorePath = "invalid_store_path", false,
         "The path of the database is a folder, or is in a folder that does not exist. Correct it.";
     StoreUnavailable = "store_unavailable", true,
@@ -62,6 +62,8 @@ codes! {
         "The database file or its folder cannot be written. Check owner and mode, then reopen.";
     StoreCorrupt = "store_corrupt", false,
         "The file is not an SQLite database, or is damaged. Check the path; restore a damaged file.";
+    StoreNotDurable = "store_not_durable", false,
+        "The database would lose what it said it kept. Turn fsync and synchronous_commit on.";
     SchemaTooNew = "schema_too_new", false,
         "The database was written by a newer version. Upgrade this program.";
 

@@ -7,6 +7,8 @@
 
 mod hub;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub(crate) mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -16,9 +18,12 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use verb::{
@@ -46,6 +51,11 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The clock whose times the store keeps. No I/O.
     fn clock(&self) -> &dyn Clock;
+
+    /// How often an idle worker looks for work without a hint: the safety net only.
+    fn idle_look_every(&self) -> Duration {
+        Duration::from_secs(5)
+    }
 
     /// Starts runs, each with its key in the same transaction. The answers are in the order of
     /// the runs; one refused run does not refuse the others. At most `START_BATCH_MAX` runs.

@@ -301,6 +301,9 @@ pub struct Swept {
     pub woken: usize,
     /// Whether another pass would find work.
     pub more: bool,
+    /// When a lease of another worker expires next, unless it is renewed: the time of the next
+    /// look. `None`: the store can see a death by other means, or there is nobody else.
+    pub next_at: Option<Timestamp>,
 }
 
 /// Which runs to delete.

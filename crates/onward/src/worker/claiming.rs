@@ -20,9 +20,6 @@ use crate::upkeep;
 /// reaches a body.
 const MARKS_EVERY: Duration = Duration::from_millis(500);
 
-/// How often an idle worker looks for work without a hint: the safety net only.
-const IDLE_LOOK_EVERY: Duration = Duration::from_secs(5);
-
 /// The pause after a claim that the store did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -145,9 +142,10 @@ impl<'a> Claiming<'a> {
                 continue;
             }
             let busy = !tenure.crew.is_empty();
-            let look_in = if busy { MARKS_EVERY } else { IDLE_LOOK_EVERY };
+            let idle = shared.store.idle_look_every();
+            let look_in = if busy { MARKS_EVERY } else { idle };
             let clock = shared.store.clock();
-            let due = next_due.unwrap_or_else(|| clock.now() + IDLE_LOOK_EVERY);
+            let due = next_due.unwrap_or_else(|| clock.now() + idle);
             let full = limit == 0;
             let held_back = full || more || !matches!(self.intake, Intake::Open);
             tokio::select! {

@@ -81,6 +81,8 @@ impl Reply {
         if let Ok(swept) = &mut answer {
             swept.lost.sort();
             swept.taken.sort();
+            // A hint of some stores.
+            swept.next_at = None;
         }
         Self::of(&answer)
     }

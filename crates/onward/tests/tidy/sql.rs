@@ -1,4 +1,4 @@
-//! Statements: the same file names in every store, lower case, each under its promise.
+//! Statements: the same verbs in every store, lower case, each under its promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,34 @@ fn written(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.sql().filter(|file| !file.path.ends_with("/schema.sql"))
 }
 
-/// File names that one store has and another lacks.
+/// The verbs that have statements. A file is named after its verb and what it does there, so that
+/// one who knows `claim_history.sql` of one store finds `claim_….sql` of another.
+const VERBS: [&str; 16] = [
+    "start",
+    "join",
+    "renew",
+    "leave",
+    "claim",
+    "record",
+    "settle",
+    "retry",
+    "sweep",
+    "prune",
+    "run",
+    "history",
+    "duplicates",
+    "stats",
+    "wake",
+    "schema",
+];
+
+/// The verb that a file is named after.
+fn verb(name: &str) -> Option<&'static str> {
+    let first = name.split(['_', '.']).next().unwrap_or(name);
+    VERBS.into_iter().find(|verb| *verb == first)
+}
+
+/// Verbs that one store has statements for and another lacks.
 pub(crate) fn unequal_folders(tree: &Tree) -> Vec<Finding> {
     let mut folders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for file in tree.sql() {
@@ -17,15 +44,15 @@ pub(crate) fn unequal_folders(tree: &Tree) -> Vec<Finding> {
             && folder.contains("/store/")
             && folder.ends_with("/sql")
         {
-            folders.entry(folder).or_default().insert(name);
+            folders.entry(folder).or_default().extend(verb(name));
         }
     }
     let all: BTreeSet<&str> = folders.values().flatten().copied().collect();
     let mut findings = Vec::new();
     for (folder, names) in &folders {
         for missing in all.difference(names) {
-            let what = "another store has this file; every store has the same ones";
-            findings.push(Finding::new(&format!("{folder}/{missing}"), 1, what));
+            let what = "another store has statements for this verb; every store has the same ones";
+            findings.push(Finding::new(&format!("{folder}/{missing}.sql"), 1, what));
         }
     }
     findings
@@ -50,7 +77,8 @@ fn statement(line: &str) -> String {
         if !text && line[at..].starts_with("--") {
             break;
         }
-        text ^= c == '\'';
+        // A name in double quotes is as it is.
+        text ^= c == '\'' || c == '"';
         if !text {
             code.push(c);
         }

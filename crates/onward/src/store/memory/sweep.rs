@@ -37,7 +37,7 @@ pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<
     let more_to_mend = mend_stuck(state, sweep.worker, now);
     forget_lost(state, now);
     let more = more_to_take || more_to_wake || more_to_end || more_to_mend;
-    Ok(Swept { lost, taken, woken, more })
+    Ok(Swept { lost, taken, woken, more, next_at: None })
 }
 
 fn mark_lost(state: &mut State, sweep: &Sweep, now: Timestamp) -> Vec<WorkerId> {

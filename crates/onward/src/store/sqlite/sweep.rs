@@ -76,7 +76,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let more_to_mend = mend_stuck(tx, sweep.worker)?;
     forget_lost(tx)?;
     let more = more_to_take || more_to_wake || more_to_end || more_to_mend;
-    Ok(Swept { lost, taken, woken, more })
+    Ok(Swept { lost, taken, woken, more, next_at: None })
 }
 
 fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {

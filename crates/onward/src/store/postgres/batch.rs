@@ -1,0 +1,354 @@
+//! Group commits of records and ends: many runs in one statement.
+//!
+//! Owns: the arrays that the statement takes and what its answer means for each caller. Never
+//! decides about a write that is out of the ordinary: that is made on its own, by `record` and
+//! `settle`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio_postgres::types::Type;
+
+use super::Shared;
+use super::fault::Fault;
+use super::lane::{Line, Write};
+use super::row::{body_columns, json_text, run_id, run_uuid, signed, small, worker_uuid};
+use super::tx::{Changes, Param, transact};
+use super::{record, settle};
+use crate::store::rules;
+use crate::store::{End, Error, Lease, Outage, Settle, Settled};
+use crate::{Record, RunId, Timestamp, failpoint};
+
+const SETTLE: &str = "select run, answer from onward.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, \
+                      $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
+
+/// How often a batch that lost against another transaction is made again at once.
+const AGAIN_MAX: u32 = 8;
+
+/// Records of a run, and perhaps the end of its attempt.
+pub(super) struct RunWrite {
+    pub(super) lease: Lease,
+    pub(super) records: Vec<Record>,
+    pub(super) end: Option<End>,
+    pub(super) unasked: Vec<String>,
+    pub(super) answer: oneshot::Sender<Result<Settled, Error>>,
+}
+
+impl RunWrite {
+    /// Whether a group commit can take it; the rest is rare.
+    fn is_ordinary(&self) -> bool {
+        let end = match &self.end {
+            None => true,
+            Some(end) => !matches!(end, End::Continued { .. } | End::Stuck { .. }),
+        };
+        end && self.unasked.is_empty() && self.records.iter().all(|r| r.voided_at.is_none())
+    }
+
+    fn before_commit(&self) {
+        let name = if self.end.is_some() { "settle.before_commit" } else { "record.before_commit" };
+        failpoint::hit(name);
+    }
+
+    fn after_commit(&self) {
+        let name = if self.end.is_some() { "settle.after_commit" } else { "record.after_commit" };
+        failpoint::hit(name);
+    }
+
+    fn tell(self, answer: Result<Settled, Error>) {
+        // A caller that is gone does not mind.
+        let _ = self.answer.send(answer);
+    }
+}
+
+impl Write for RunWrite {
+    fn runs(&self) -> impl Iterator<Item = RunId> {
+        std::iter::once(self.lease.run)
+    }
+
+    fn bytes(&self) -> usize {
+        let output = match &self.end {
+            Some(End::Completed(output)) => output.as_str().len(),
+            _ => 0,
+        };
+        output + self.records.iter().map(Record::bytes).sum::<usize>()
+    }
+
+    async fn commit(batch: Vec<Self>, line: &mut Line) {
+        let (mut ordinary, mut rare) = (Vec::with_capacity(batch.len()), Vec::new());
+        for write in batch {
+            let place = if write.is_ordinary() { &mut ordinary } else { &mut rare };
+            place.push(write);
+        }
+        one_by_one(&line.shared, rare);
+        if ordinary.is_empty() {
+            return;
+        }
+        ordinary.iter().for_each(RunWrite::before_commit);
+        match commit(&ordinary, line).await {
+            Ok(answers) => answer_all(ordinary, answers, &line.shared),
+            Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
+                one_by_one(&line.shared, ordinary);
+            }
+            Err(fault) => {
+                for write in ordinary {
+                    write.tell(Err(fault.clone().into()));
+                }
+            }
+        }
+    }
+}
+
+/// What the statement said of a run that is out of the ordinary.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Refused,
+    Queued,
+}
+
+async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<HashMap<RunId, Said>, Fault> {
+    let columns = Columns::of(batch)?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let now = line.shared.clock.given();
+        match line.rows(SETTLE, &columns.params(&now)).await {
+            Err(Fault::Again(_)) if tries < AGAIN_MAX => {}
+            rows => return rows?.iter().map(said).collect(),
+        }
+    }
+}
+
+fn said(row: &tokio_postgres::Row) -> Result<(RunId, Said), Fault> {
+    let run = run_id(row.try_get(0).map_err(Fault::data)?);
+    let answer: String = row.try_get(1).map_err(Fault::data)?;
+    Ok((run, if answer == "queued" { Said::Queued } else { Said::Refused }))
+}
+
+fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Arc<Shared>) {
+    let mut changes = Changes::default();
+    let mut refused = Vec::new();
+    let mut answers = Vec::with_capacity(batch.len());
+    for write in batch {
+        let settled = match said.get(&write.lease.run) {
+            Some(Said::Refused) => {
+                refused.push(write);
+                continue;
+            }
+            Some(Said::Queued) => Settled::Queued,
+            None => Settled::AsSaid,
+        };
+        write.after_commit();
+        note(&mut changes, &write, settled);
+        answers.push((write, settled));
+    }
+    // Answered first: whoever waits for a run in this process is told by its driver.
+    for (write, settled) in answers {
+        write.tell(Ok(settled));
+    }
+    shared.tell(changes);
+    one_by_one(shared, refused);
+}
+
+fn note(changes: &mut Changes, write: &RunWrite, settled: Settled) {
+    let Some(end) = &write.end else { return };
+    changes.runs.push(write.lease.run);
+    changes.work |= settled == Settled::Queued
+        || matches!(end, End::Released | End::Parked { wake_at: Some(_), .. });
+}
+
+/// Makes each write in a transaction of its own.
+fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
+    for write in writes {
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move {
+            write.before_commit();
+            let answer = alone(&shared, &write).await;
+            if answer.is_ok() {
+                write.after_commit();
+            }
+            write.tell(answer);
+        });
+    }
+}
+
+async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error> {
+    let lease = write.lease;
+    let (records, unasked) = (write.records.clone(), write.unasked.clone());
+    // What a transaction is given lives as long as it does: it may be made again.
+    let answer = match write.end.clone() {
+        None => {
+            let records = Arc::new(records);
+            transact(shared, move |tx| {
+                let records = Arc::clone(&records);
+                Box::pin(async move {
+                    record::record(tx, lease, &records).await?;
+                    Ok(Settled::AsSaid)
+                })
+            })
+            .await
+        }
+        Some(end) => {
+            let whole = Arc::new(Settle { records, end, unasked });
+            transact(shared, move |tx| {
+                let whole = Arc::clone(&whole);
+                Box::pin(async move { settle::settle(tx, lease, &whole).await })
+            })
+            .await
+        }
+    };
+    answer.map_err(|fault| record::as_conflict(fault, lease).into())
+}
+
+/// The columns of a batch, as arrays.
+#[derive(Default)]
+struct Columns<'a> {
+    workers: Vec<uuid::Uuid>,
+    run: Vec<uuid::Uuid>,
+    worker: Vec<uuid::Uuid>,
+    attempt: Vec<i32>,
+    end: Vec<Option<&'static str>>,
+    output: Vec<Option<&'a str>>,
+    failure: Vec<Option<String>>,
+    failed_step: Vec<Option<&'a str>>,
+    wake_at: Vec<Option<i64>>,
+    waits_for: Vec<Option<String>>,
+    wakes_seen: Vec<Option<i64>>,
+    records: RecordColumns<'a>,
+}
+
+#[derive(Default)]
+struct RecordColumns<'a> {
+    run: Vec<uuid::Uuid>,
+    attempt: Vec<i32>,
+    seq: Vec<i64>,
+    step: Vec<&'a str>,
+    slot: Vec<i64>,
+    kind: Vec<&'static str>,
+    body: Vec<Option<String>>,
+    tries: Vec<i32>,
+    began_at: Vec<i64>,
+    at: Vec<i64>,
+    next_at: Vec<Option<i64>>,
+    foreign: Vec<bool>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a [RunWrite]) -> Result<Self, Fault> {
+        let mut columns = Self::default();
+        for write in batch {
+            columns.add(write)?;
+        }
+        columns.workers.sort_unstable();
+        columns.workers.dedup();
+        Ok(columns)
+    }
+
+    fn add(&mut self, write: &'a RunWrite) -> Result<(), Fault> {
+        let lease = write.lease;
+        self.workers.push(worker_uuid(lease.worker));
+        self.run.push(run_uuid(lease.run));
+        self.worker.push(worker_uuid(lease.worker));
+        self.attempt.push(small(lease.attempt));
+        let mut end = EndColumns::default();
+        if let Some(said) = &write.end {
+            end = EndColumns::of(said)?;
+        }
+        self.end.push(end.name);
+        self.output.push(end.output);
+        self.failure.push(end.failure);
+        self.failed_step.push(end.step);
+        self.wake_at.push(end.wake_at);
+        self.waits_for.push(end.waits_for);
+        self.wakes_seen.push(end.wakes_seen);
+        write.records.iter().try_for_each(|record| self.records.add(lease, record))
+    }
+
+    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 24] {
+        let records = &self.records;
+        [
+            (now, Type::INT8),
+            (&self.workers, Type::UUID_ARRAY),
+            (&self.run, Type::UUID_ARRAY),
+            (&self.worker, Type::UUID_ARRAY),
+            (&self.attempt, Type::INT4_ARRAY),
+            (&self.end, Type::TEXT_ARRAY),
+            (&self.output, Type::TEXT_ARRAY),
+            (&self.failure, Type::TEXT_ARRAY),
+            (&self.failed_step, Type::TEXT_ARRAY),
+            (&self.wake_at, Type::INT8_ARRAY),
+            (&self.waits_for, Type::TEXT_ARRAY),
+            (&self.wakes_seen, Type::INT8_ARRAY),
+            (&records.run, Type::UUID_ARRAY),
+            (&records.attempt, Type::INT4_ARRAY),
+            (&records.seq, Type::INT8_ARRAY),
+            (&records.step, Type::TEXT_ARRAY),
+            (&records.slot, Type::INT8_ARRAY),
+            (&records.kind, Type::TEXT_ARRAY),
+            (&records.body, Type::TEXT_ARRAY),
+            (&records.tries, Type::INT4_ARRAY),
+            (&records.began_at, Type::INT8_ARRAY),
+            (&records.at, Type::INT8_ARRAY),
+            (&records.next_at, Type::INT8_ARRAY),
+            (&records.foreign, Type::BOOL_ARRAY),
+        ]
+    }
+}
+
+impl<'a> RecordColumns<'a> {
+    fn add(&mut self, lease: Lease, record: &'a Record) -> Result<(), Fault> {
+        let (body, next_at) = body_columns(&record.entry)?;
+        self.run.push(run_uuid(lease.run));
+        self.attempt.push(small(lease.attempt));
+        self.seq.push(signed(record.seq));
+        self.step.push(&record.step);
+        self.slot.push(signed(rules::slot(record)));
+        self.kind.push(record.entry.kind().as_str());
+        self.body.push(body);
+        self.tries.push(small(record.try_number));
+        self.began_at.push(record.began_at.as_millis());
+        self.at.push(record.at.as_millis());
+        self.next_at.push(next_at);
+        self.foreign.push(record.foreign);
+        Ok(())
+    }
+}
+
+/// The columns of an end.
+#[derive(Default)]
+struct EndColumns<'a> {
+    name: Option<&'static str>,
+    output: Option<&'a str>,
+    failure: Option<String>,
+    step: Option<&'a str>,
+    wake_at: Option<i64>,
+    waits_for: Option<String>,
+    wakes_seen: Option<i64>,
+}
+
+impl<'a> EndColumns<'a> {
+    fn of(end: &'a End) -> Result<Self, Fault> {
+        let named = |name| Self { name: Some(name), ..Self::default() };
+        Ok(match end {
+            End::Completed(output) => Self { output: Some(output.as_str()), ..named("completed") },
+            End::Failed { failure, step } => {
+                let failure = Some(json_text(failure)?);
+                Self { failure, step: step.as_deref(), ..named("failed") }
+            }
+            End::Cancelled => named("cancelled"),
+            End::Parked { wake_at, waits_for, wakes_seen } => Self {
+                wake_at: wake_at.map(Timestamp::as_millis),
+                waits_for: Some(json_text(waits_for)?),
+                wakes_seen: Some(signed(*wakes_seen)),
+                ..named("parked")
+            },
+            End::Released => named("released"),
+            End::Continued { .. } | End::Stuck { .. } => return Err(Fault::OneByOne),
+        })
+    }
+}
+
+/// What a caller is told whose write was dropped with the store.
+pub(super) fn dropped() -> Error {
+    Error::Unavailable(Outage::NoAnswer, "the store is closed".into())
+}

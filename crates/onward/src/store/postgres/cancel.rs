@@ -1,0 +1,124 @@
+//! Operators' verbs: asking a run to end, and letting a failed or stuck one go on.
+//!
+//! Owns: what these do to a run's row, its records and the run behind it. Never decides whether
+//! they may; `rules` does.
+
+use tokio_postgres::types::Type;
+
+use super::fault::Fault;
+use super::row::{Row, run_uuid, small};
+use super::tx::{Param, Tx};
+use crate::store::rules::{self, Cancelling};
+use crate::store::{Error, Settled};
+use crate::{Run, RunId, RunState, Waits};
+
+/// Asks a run to end.
+pub(super) async fn cancel(tx: &mut Tx, run: RunId) -> Result<Run, Fault> {
+    let mut row = tx.locked(run).await?.ok_or(Error::NotFound)?;
+    cancel_row(tx, &mut row).await?;
+    Ok(row.run)
+}
+
+/// Asks a locked run to end.
+pub(super) async fn cancel_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
+    let id = run_uuid(row.run.id);
+    let recorded = tx.exists(include_str!("sql/recorded.sql"), &[(&id, Type::UUID)]).await?;
+    match rules::cancelling(&row.run, recorded)? {
+        Cancelling::Already => return Ok(()),
+        Cancelling::Mark => {
+            row.run.cancel_at = Some(tx.now);
+            row.run.wakes += 1;
+        }
+        Cancelling::Queue => {
+            row.run.cancel_at = Some(tx.now);
+            rules::queue(&mut row.run, tx.now);
+            row.ticket = None;
+        }
+        Cancelling::End => {
+            row.run.cancel_at.get_or_insert(tx.now);
+            row.run.state = RunState::Cancelled;
+            row.run.finished_at = Some(tx.now);
+            row.run.due_at = None;
+            row.run.waits_for = None;
+            row.run.worker = None;
+            row.ticket = None;
+        }
+    }
+    tx.save(row).await?;
+    tx.changed(row.run.id);
+    tx.work();
+    if row.run.state.is_final() {
+        release_successor(tx, row.run.successor).await?;
+    }
+    Ok(())
+}
+
+/// Lets the run that waits behind an ended one go.
+pub(super) async fn release_successor(tx: &mut Tx, next: Option<RunId>) -> Result<(), Fault> {
+    let Some(next) = next else { return Ok(()) };
+    let Some(mut row) = tx.locked(next).await? else {
+        return Ok(());
+    };
+    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else {
+        return Ok(());
+    };
+    (row.run.state, row.run.waits_for) = rules::state_at_start(start_at, tx.now);
+    row.run.due_at = Some(start_at.max(tx.now));
+    row.run.wakes += 1;
+    tx.save(&row).await?;
+    tx.changed(next);
+    tx.work();
+    Ok(())
+}
+
+/// Lets a failed or stuck run go on.
+pub(super) async fn retry(tx: &mut Tx, run: RunId) -> Result<Run, Fault> {
+    let mut row = tx.locked(run).await?.ok_or(Error::NotFound)?;
+    retry_row(tx, &mut row).await?;
+    Ok(row.run)
+}
+
+/// Lets a locked run go on.
+pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
+    if !rules::retrying(&row.run)? {
+        return Ok(());
+    }
+    let id = run_uuid(row.run.id);
+    if row.run.state == RunState::Failed {
+        // The finished row was the trace of the attempt that ended the run.
+        keep_trace(tx, row, Some(Settled::AsSaid)).await?;
+        tx.rows(include_str!("sql/retry_output.sql"), &[(&id, Type::UUID)]).await?;
+    }
+    if let Some(step) = row.failed_step.take() {
+        let params: [Param<'_>; 3] =
+            [(&id, Type::UUID), (&step, Type::TEXT), (&tx.now.as_millis(), Type::INT8)];
+        tx.rows(include_str!("sql/retry_void.sql"), &params).await?;
+    }
+    rules::retry(&mut row.run, tx.now);
+    row.ticket = None;
+    tx.save(row).await?;
+    tx.changed(row.run.id);
+    tx.work();
+    Ok(())
+}
+
+/// Keeps what a late repeat of the current attempt's settle is recognised by.
+pub(super) async fn keep_trace(tx: &Tx, row: &Row, settled: Option<Settled>) -> Result<(), Fault> {
+    let build = row.run.build.as_deref().unwrap_or_default();
+    let params: [Param<'_>; 4] = [
+        (&run_uuid(row.run.id), Type::UUID),
+        (&small(row.run.attempt), Type::INT4),
+        (&build, Type::TEXT),
+        (&settled.map(settled_text), Type::TEXT),
+    ];
+    tx.rows(include_str!("sql/settle_keep.sql"), &params).await?;
+    Ok(())
+}
+
+/// How an answered settle is kept.
+fn settled_text(settled: Settled) -> &'static str {
+    match settled {
+        Settled::AsSaid => "as_said",
+        Settled::Queued => "queued",
+    }
+}

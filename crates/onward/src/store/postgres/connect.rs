@@ -1,0 +1,202 @@
+//! Connections to the server.
+//!
+//! Owns: how one is made, with or without TLS, and within what time. Never keeps one; the pool
+//! and the lanes do.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::sync::mpsc;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::fault::Fault;
+use super::options::Tls;
+
+/// Makes connections.
+#[derive(Clone)]
+pub(super) struct Connector {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+    timeout: Duration,
+}
+
+/// What the server says of itself on a connection.
+pub(super) type Messages = mpsc::UnboundedReceiver<AsyncMessage>;
+
+impl Connector {
+    pub(super) fn new(config: Config, tls: &Tls, timeout: Duration) -> Result<Self, crate::Error> {
+        let tls = match tls {
+            Tls::Off => None,
+            Tls::Encrypt => Some(MakeRustlsConnect::new(client_config(Verify::Nothing)?)),
+            Tls::Verify { root } => {
+                let roots = roots(root.as_deref())?;
+                Some(MakeRustlsConnect::new(client_config(Verify::Against(roots))?))
+            }
+        };
+        Ok(Self { config, tls, timeout })
+    }
+
+    /// Connects, and drives the connection on the runtime that this is called on.
+    pub(super) async fn connect(&self) -> Result<Client, Fault> {
+        Ok(self.listen().await?.0)
+    }
+
+    /// Connects, and hands on what the server says of itself.
+    pub(super) async fn listen(&self) -> Result<(Client, Messages), Fault> {
+        let connecting = async {
+            match &self.tls {
+                None => {
+                    let (client, connection) = self.config.connect(NoTls).await?;
+                    Ok((client, drive(connection)))
+                }
+                Some(tls) => {
+                    let (client, connection) = self.config.connect(tls.clone()).await?;
+                    Ok((client, drive(connection)))
+                }
+            }
+        };
+        match tokio::time::timeout(self.timeout, connecting).await {
+            Ok(Ok(connected)) => Ok(connected),
+            Ok(Err(error)) => Err(unreached(error)),
+            Err(_) => Err(Fault::no_answer(format!("no connection within {:?}", self.timeout))),
+        }
+    }
+}
+
+/// A connection that is refused says why in its source.
+fn unreached(error: tokio_postgres::Error) -> Fault {
+    let why = std::error::Error::source(&error).map(ToString::to_string);
+    match Fault::from(error) {
+        Fault::Outage(outage, text) if !why.as_ref().is_some_and(|why| text.contains(why)) => {
+            let why = why.map(|why| format!("{text}: {why}"));
+            Fault::Outage(outage, why.unwrap_or(text))
+        }
+        Fault::Data(source) => Fault::no_answer(source.to_string()),
+        fault => fault,
+    }
+}
+
+fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>) -> Messages
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, messages) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(message) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+            match message {
+                // Nobody listens on most connections.
+                Ok(message) => drop(sender.send(message)),
+                Err(error) => {
+                    tracing::debug!(%error, "a connection to Postgres ended");
+                    return;
+                }
+            }
+        }
+    });
+    messages
+}
+
+enum Verify {
+    Nothing,
+    Against(RootCertStore),
+}
+
+fn client_config(verify: Verify) -> Result<ClientConfig, crate::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(invalid)?;
+    Ok(match verify {
+        Verify::Against(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
+        Verify::Nothing => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+            .with_no_client_auth(),
+    })
+}
+
+/// The authorities to trust: those in a file, or the machine's.
+fn roots(file: Option<&str>) -> Result<RootCertStore, crate::Error> {
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(file) => {
+            for certificate in CertificateDer::pem_file_iter(file).map_err(invalid)? {
+                roots.add(certificate.map_err(invalid)?).map_err(invalid)?;
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+        }
+    }
+    if roots.is_empty() {
+        let about = "no certificate authority was found to verify the server by; name a file \
+                     with sslrootcert=";
+        return Err(crate::Error::new(crate::Code::InvalidOption).about(about));
+    }
+    Ok(roots)
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> crate::Error {
+    crate::Error::new(crate::Code::InvalidOption).about("TLS").because(error)
+}
+
+/// Takes any certificate, as `sslmode=require` does: against listeners, not against impostors.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hosts = self.config.get_hosts();
+        f.debug_struct("Connector").field("hosts", &hosts).finish_non_exhaustive()
+    }
+}
+
+/// Why the store's thread could not be started.
+pub(super) fn no_thread(error: io::Error) -> crate::Error {
+    crate::Error::new(crate::Code::StoreUnavailable).because(error)
+}

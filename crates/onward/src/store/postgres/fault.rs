@@ -1,0 +1,119 @@
+//! What goes wrong with a statement, and what that means for the write.
+//!
+//! Owns: the table from Postgres' codes to the store's errors. Never decides what a caller does
+//! about it.
+
+use std::error::Error as StdError;
+
+use tokio_postgres::error::SqlState;
+
+use crate::store::{Error, Outage};
+
+/// Codes of the store's own functions.
+const BATCH_REFUSED: &str = "OW001";
+const WORKER_LOST: &str = "OW003";
+
+/// Why a verb did not succeed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The verb refused before it wrote anything.
+    Refused(Error),
+    /// The transaction lost against another and was undone: the same again may succeed at once.
+    Again(String),
+    /// The batch as a whole was refused and undone: its writes are made one by one.
+    OneByOne,
+    /// The database does not answer or does not take writes; the outcome may be unknown.
+    Outage(Outage, String),
+    /// This write or the rows it met are bad.
+    Data(Box<dyn StdError + Send + Sync>),
+}
+
+impl Fault {
+    /// A stored value that cannot be read.
+    pub(super) fn data(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Fault::Data(source.into())
+    }
+
+    /// The database did not answer.
+    pub(super) fn no_answer(why: impl Into<String>) -> Self {
+        Fault::Outage(Outage::NoAnswer, why.into())
+    }
+}
+
+impl Clone for Fault {
+    /// For each caller of a batch that failed as one.
+    fn clone(&self) -> Self {
+        match self {
+            Fault::Refused(error) => Fault::data(error.to_string()),
+            Fault::Again(why) => Fault::Again(why.clone()),
+            Fault::OneByOne => Fault::OneByOne,
+            Fault::Outage(outage, why) => Fault::Outage(*outage, why.clone()),
+            Fault::Data(source) => Fault::data(source.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Refused(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(db) = error.as_db_error() else {
+            // A value that cannot be sent or read is the data's fault, not the connection's.
+            let bad_value = error.source().is_some_and(|source| !source.is::<std::io::Error>());
+            return match bad_value && !error.is_closed() {
+                true => Fault::Data(Box::new(error)),
+                false => Fault::no_answer(error.to_string()),
+            };
+        };
+        let why = format!("{} ({})", db.message(), db.code().code());
+        match db.code().code() {
+            BATCH_REFUSED => Fault::OneByOne,
+            WORKER_LOST => Fault::Refused(Error::LeaseLost),
+            _ => match outage(db.code()) {
+                Some(Met::Again) => Fault::Again(why),
+                Some(Met::Outage(outage)) => Fault::Outage(outage, why),
+                None => Fault::data(why),
+            },
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused(error) => error,
+            Fault::Again(why) => Error::Unavailable(Outage::NoAnswer, why.into()),
+            Fault::OneByOne => Error::Corrupt("the batch was refused".into()),
+            Fault::Outage(outage, why) => Error::Unavailable(outage, why.into()),
+            Fault::Data(source) => Error::Corrupt(source),
+        }
+    }
+}
+
+enum Met {
+    Again,
+    Outage(Outage),
+}
+
+/// What a code tells of the server; `None` when the data is at fault.
+fn outage(code: &SqlState) -> Option<Met> {
+    let outage = match code.code() {
+        // Two that add the same row at once: the loser finds it there.
+        "40001" | "40P01" | "23505" => return Some(Met::Again),
+        "53100" => Outage::Full,
+        "25006" => Outage::ReadOnly,
+        "55P03" => Outage::Locked,
+        // The schema or a table of it is not there, or not ours to use: somebody is working on it.
+        "42P01" | "42883" | "3F000" | "42501" => Outage::NoAnswer,
+        code => match &code[..2] {
+            // Connections, authorisation, resources, operators, the system, a lost transaction.
+            "08" | "28" | "3D" | "53" | "57" | "58" | "25" => Outage::NoAnswer,
+            _ => return None,
+        },
+    };
+    Some(Met::Outage(outage))
+}

@@ -1,0 +1,152 @@
+//! Hints between processes.
+//!
+//! Owns: the one connection that listens, the one notification that gathers what was committed
+//! while the last was on its way, and looking on a timer where neither gets through. Never tells
+//! the truth: whoever is woken looks at the store.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_postgres::AsyncMessage;
+use tokio_postgres::types::Type;
+
+use super::Shared;
+use super::connect::Messages;
+use super::fault::Fault;
+use super::row::run_id;
+use super::tx::{Changes, Param, Session};
+use crate::store::Topic;
+
+/// A notification's payload has at most 8,000 bytes; with more runs than this it names none.
+const RUNS_MAX: usize = 200;
+
+/// How long to wait for an own notification to come back before it counts as lost.
+const ECHO_MAX: Duration = Duration::from_secs(2);
+
+/// How often waiters look again while notifications do not get through.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// The pause before the connection is made again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+const NOTIFY: &str = "select pg_notify($1, $2)";
+
+/// Tells other processes what was committed: one notification at a time, and what is committed
+/// meanwhile goes with the next.
+pub(super) async fn tell(shared: Arc<Shared>, mut changes: mpsc::UnboundedReceiver<Changes>) {
+    let mut gathered = Vec::new();
+    while changes.recv_many(&mut gathered, RUNS_MAX).await > 0 {
+        let payload = payload(&shared.sender, &gathered);
+        gathered.clear();
+        if let Err(fault) = notify(&shared, &payload).await {
+            tracing::debug!(?fault, "a notification was lost; others look on a timer");
+        }
+    }
+}
+
+async fn notify(shared: &Arc<Shared>, payload: &str) -> Result<(), Fault> {
+    let channel = shared.sql.channel();
+    let params: [Param<'_>; 2] = [(&channel, Type::TEXT), (&payload, Type::TEXT)];
+    Session::open(shared).await?.rows(NOTIFY, &params).await?;
+    Ok(())
+}
+
+/// The sender, whether there is work, and the runs: all of them (`*`) when they are too many.
+fn payload(sender: &str, changes: &[Changes]) -> String {
+    let work = if changes.iter().any(|changes| changes.work) { "work" } else { "-" };
+    let mut payload = format!("{sender} {work}");
+    if changes.iter().map(|changes| changes.runs.len()).sum::<usize>() > RUNS_MAX {
+        payload += " *";
+        return payload;
+    }
+    for run in changes.iter().flat_map(|changes| &changes.runs) {
+        // Writing to a text does not fail.
+        let _ = write!(payload, " {:032x}", run.as_u128());
+    }
+    payload
+}
+
+/// Listens for as long as the store lives.
+pub(super) async fn listen(shared: Arc<Shared>) {
+    loop {
+        let heard = match shared.connector.listen().await {
+            Ok((client, messages)) => {
+                let channel = shared.sql.channel();
+                let listening = client.batch_execute(&format!("listen {channel}")).await;
+                match listening {
+                    Ok(()) => heed(&shared, messages).await,
+                    Err(error) => error.into(),
+                }
+            }
+            Err(fault) => fault,
+        };
+        tracing::debug!(?heard, "not listening; looking on a timer");
+        look_for(&shared, AGAIN).await;
+    }
+}
+
+/// Wakes everybody now and then, for some time.
+async fn look_for(shared: &Shared, time: Duration) {
+    let end = tokio::time::Instant::now() + time;
+    while tokio::time::Instant::now() < end {
+        shared.hub.notify_all();
+        tokio::time::sleep(LOOK_EVERY.min(time)).await;
+    }
+}
+
+/// Hands on what is heard, until the connection ends. Behind a pooler nothing may ever be heard:
+/// then waiters look on a timer.
+async fn heed(shared: &Arc<Shared>, mut messages: Messages) -> Fault {
+    // What happened before this connection listened was not heard.
+    shared.hub.notify_all();
+    let echo = notify(shared, &format!("{} echo", shared.sender)).await;
+    let mut deaf = echo.is_err() || !is_heard(shared, &mut messages).await;
+    if deaf {
+        tracing::info!("notifications do not get through; looking on a timer");
+    }
+    loop {
+        tokio::select! {
+            message = messages.recv() => match message {
+                Some(AsyncMessage::Notification(notification)) => {
+                    deaf = false;
+                    hand_on(shared, notification.payload());
+                }
+                Some(_) => {}
+                None => return Fault::no_answer("the connection that listens ended"),
+            },
+            () = tokio::time::sleep(LOOK_EVERY), if deaf => shared.hub.notify_all(),
+        }
+    }
+}
+
+/// Whether the store hears itself.
+async fn is_heard(shared: &Shared, messages: &mut Messages) -> bool {
+    let own = async {
+        while let Some(message) = messages.recv().await {
+            if let AsyncMessage::Notification(notification) = message {
+                hand_on(shared, notification.payload());
+                return true;
+            }
+        }
+        false
+    };
+    tokio::time::timeout(ECHO_MAX, own).await.unwrap_or(false)
+}
+
+fn hand_on(shared: &Shared, payload: &str) {
+    let mut words = payload.split(' ');
+    if words.next() == Some(shared.sender.as_str()) {
+        return;
+    }
+    if words.next() == Some("work") {
+        shared.hub.notify(Topic::Work);
+    }
+    for word in words {
+        match u128::from_str_radix(word, 16) {
+            Ok(bits) => shared.hub.notify(Topic::Run(run_id(uuid::Uuid::from_u128(bits)))),
+            Err(_) => shared.hub.notify_all(),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The store for many machines: one Postgres database, any number of processes.
+//!
+//! Owns: [`PostgresStore`]. What many runs do at once is one statement: a function in the database,
+//! in the file of `sql/` named after the verb. What is rare is a transaction that asks questions,
+//! in the Rust file named after it. Never keeps a fact about a run in memory, and nothing in a
+//! session: a pooler may stand in between.
+//!
+//! Read on in `lane` (how writes are gathered), `batch` and `starting` (one commit for many runs),
+//! and `tx` (a transaction that asks questions).
+
+mod batch;
+mod cancel;
+mod claim;
+mod clock;
+mod connect;
+mod fault;
+mod home;
+mod lane;
+mod listen;
+mod look;
+mod open;
+mod options;
+mod pool;
+mod prune;
+mod record;
+mod row;
+mod settle;
+mod sql;
+mod start;
+mod starting;
+mod sweep;
+mod tx;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use self::batch::RunWrite;
+use self::clock::StoreClock;
+use self::connect::Connector;
+use self::home::Home;
+use self::lane::Lane;
+pub use self::options::PostgresOptions;
+use self::options::Target;
+use self::pool::Pool;
+use self::sql::Sql;
+use self::starting::StartWrite;
+use self::tx::{Changes, transact};
+use super::*;
+
+/// Connections that commit what runs record: more do not help.
+const LANES: usize = 2;
+
+/// How often an idle worker looks for work without a hint, since hints come by notification.
+const IDLE_LOOK_EVERY: Duration = Duration::from_secs(20);
+
+/// A store in a Postgres database, on disk when a write returns. Writes that come together share a
+/// commit.
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+    lanes: [Lane<RunWrite>; LANES],
+    starts: Lane<StartWrite>,
+    listening: OnceLock<()>,
+    home: Home,
+}
+
+/// What every task of the store needs.
+pub(crate) struct Shared {
+    sql: Sql,
+    clock: StoreClock,
+    hub: Hub,
+    connector: Connector,
+    pool: Arc<Pool>,
+    /// For leases, which must not wait behind others.
+    vital: Arc<Pool>,
+    timeout: Duration,
+    /// Who speaks in a notification.
+    sender: String,
+    /// What other processes are to be told.
+    told: mpsc::UnboundedSender<Changes>,
+}
+
+impl Shared {
+    /// Wakes whoever waits in this process, and tells the others.
+    fn tell(&self, changes: Changes) {
+        if !changes.is_empty() {
+            changes.tell(&self.hub);
+            // Without the task that tells, others look on a timer.
+            let _ = self.told.send(changes);
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Opens the database at a URL, and creates the store's schema in it if it is not there.
+    ///
+    /// ```no_run
+    /// # async fn open() -> Result<(), onward::Error> {
+    /// let store = onward::store::PostgresStore::open("postgres://app@db/shop").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `store_unavailable` when the server does not answer, `invalid_option` for a URL that cannot
+    /// be read, `store_not_durable`, and `schema_too_new` for a schema of a newer version.
+    pub async fn open(url: &str) -> Result<Self, crate::Error> {
+        Self::open_with(url, PostgresOptions::default()).await
+    }
+
+    /// Opens the database at a URL, with these options.
+    ///
+    /// # Errors
+    /// As [`open`](PostgresStore::open).
+    pub async fn open_with(url: &str, options: PostgresOptions) -> Result<Self, crate::Error> {
+        let Target { config, tls, options } = Target::of(url, options)?;
+        let timeout = options.connect_timeout;
+        let connector = Connector::new(config, &tls, timeout)?;
+        let (told, changes) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            sql: Sql::of(&options.schema),
+            clock: StoreClock::new(options.clock),
+            hub: Hub::default(),
+            pool: Pool::new(connector.clone(), options.pool_size, timeout),
+            vital: Pool::new(connector.clone(), 1, timeout),
+            connector,
+            timeout: options.statement_timeout,
+            sender: format!("{:016x}", WorkerId::new().as_u128() as u64),
+            told,
+        });
+        let (keep, kept) = std::sync::mpsc::channel();
+        let home = Home::start(kept).map_err(connect::no_thread)?;
+        let opening = Arc::clone(&shared);
+        let opened = home.handle().spawn(async move { open::open(&opening).await });
+        match opened.await {
+            Ok(opened) => opened?,
+            Err(gone) => return Err(crate::Error::new(crate::Code::StoreUnavailable).because(gone)),
+        }
+        let _here = home.handle().enter();
+        home.handle().spawn(listen::tell(Arc::clone(&shared), changes));
+        let start = || {
+            let (lane, task) = Lane::start(Arc::clone(&shared));
+            let _ = keep.send(task);
+            lane
+        };
+        let lanes = std::array::from_fn(|_| start());
+        let (starts, task) = Lane::start(Arc::clone(&shared));
+        let _ = keep.send(task);
+        Ok(Self { shared, lanes, starts, listening: OnceLock::new(), home })
+    }
+
+    /// The lane of a run: always the same, so that its writes stay in order.
+    fn lane(&self, run: RunId) -> &Lane<RunWrite> {
+        &self.lanes[(run.as_u128() % LANES as u128) as usize]
+    }
+
+    fn write(&self, lease: Lease, settle: Settle, ends: bool) -> Answer<'static, Settled> {
+        let (answer, answered) = oneshot::channel();
+        let Settle { records, end, unasked } = settle;
+        let end = ends.then_some(end);
+        self.lane(lease.run).submit(RunWrite { lease, records, end, unasked, answer });
+        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(batch::dropped())) })
+    }
+}
+
+impl Store for PostgresStore {
+    fn clock(&self) -> &dyn Clock {
+        &self.shared.clock
+    }
+
+    fn idle_look_every(&self) -> Duration {
+        IDLE_LOOK_EVERY
+    }
+
+    fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
+        let (answer, answered) = oneshot::channel();
+        self.starts.submit(StartWrite { runs, answer });
+        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(batch::dropped())) })
+    }
+
+    fn join(&self, worker: NewWorker) -> Answer<'_, ()> {
+        self.home.answer(sweep::join(Arc::clone(&self.shared), worker))
+    }
+
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
+        self.home.answer(sweep::renew(Arc::clone(&self.shared), worker))
+    }
+
+    fn leave(&self, worker: WorkerId) -> Answer<'_, ()> {
+        self.home.answer(sweep::leave(Arc::clone(&self.shared), worker))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claims> {
+        self.home.answer(claim::claim(Arc::clone(&self.shared), claim))
+    }
+
+    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
+        let settle = Settle::new(records, End::Released);
+        let written = self.write(lease, settle, false);
+        Box::pin(async move { written.await.map(drop) })
+    }
+
+    fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
+        self.write(lease, settle, true)
+    }
+
+    fn cancel(&self, run: RunId) -> Answer<'_, Run> {
+        let shared = Arc::clone(&self.shared);
+        self.home
+            .answer(async move { transact(&shared, |tx| Box::pin(cancel::cancel(tx, run))).await })
+    }
+
+    fn retry(&self, run: RunId) -> Answer<'_, Run> {
+        let shared = Arc::clone(&self.shared);
+        self.home
+            .answer(async move { transact(&shared, |tx| Box::pin(cancel::retry(tx, run))).await })
+    }
+
+    fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept> {
+        self.home.answer(sweep::sweep(Arc::clone(&self.shared), sweep))
+    }
+
+    fn prune(&self, prune: Prune) -> Answer<'_, Pruned> {
+        self.home.answer(prune::prune(Arc::clone(&self.shared), prune))
+    }
+
+    fn wait(&self, topic: Topic) -> Waiter {
+        let waiter = self.shared.hub.wait(topic);
+        self.listening.get_or_init(|| {
+            self.home.handle().spawn(listen::listen(Arc::clone(&self.shared)));
+        });
+        waiter
+    }
+
+    fn get(&self, which: Which) -> Answer<'_, Option<Run>> {
+        self.home.answer(look::get(Arc::clone(&self.shared), which))
+    }
+
+    fn list(&self, query: Query) -> Answer<'_, RunPage> {
+        self.home.answer(look::list(Arc::clone(&self.shared), query))
+    }
+
+    fn history(&self, run: RunId, after: Option<u64>, limit: usize) -> Answer<'_, HistoryPage> {
+        self.home.answer(look::history(Arc::clone(&self.shared), run, after, limit))
+    }
+
+    fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates> {
+        self.home.answer(look::duplicates(Arc::clone(&self.shared), run))
+    }
+
+    fn stats(&self) -> Answer<'_, Stats> {
+        self.home.answer(look::stats(Arc::clone(&self.shared)))
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schema = self.shared.sql.schema();
+        f.debug_struct("PostgresStore").field("schema", &schema).finish_non_exhaustive()
+    }
+}

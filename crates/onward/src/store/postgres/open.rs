@@ -1,0 +1,134 @@
+//! Opening a database: the schema and its migrations.
+//!
+//! Owns: the schema's version. Never opens one that a newer program wrote, and never a database
+//! that would lose an answered commit. Many processes may open at once: one migrates, the others
+//! wait for it.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::Type;
+
+use super::Shared;
+use super::fault::Fault;
+use super::tx::Session;
+use crate::store::Error as StoreError;
+use crate::{Clock as _, Code, Error, SystemClock, Timestamp};
+
+/// The schema's migrations in order; the database says how many it has had.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+
+/// The store's functions, written anew with every migration.
+const FUNCTIONS: &[&str] = &[
+    include_str!("sql/now.sql"),
+    include_str!("sql/fence.sql"),
+    include_str!("sql/wake.sql"),
+    include_str!("sql/claim.sql"),
+    include_str!("sql/settle.sql"),
+    include_str!("sql/start.sql"),
+    include_str!("sql/sweep.sql"),
+    include_str!("sql/leave.sql"),
+    include_str!("sql/prune.sql"),
+];
+
+/// Checks the database, and brings its schema up to date.
+pub(super) async fn open(shared: &Arc<Shared>) -> Result<(), Error> {
+    let failed = |fault: Fault| Error::from(StoreError::from(fault));
+    check_durable(shared).await?;
+    let version = version(shared).await.map_err(failed)?;
+    check_version(version)?;
+    if version < MIGRATIONS.len() {
+        migrate(shared, version == 0).await?;
+    }
+    set_clock(shared).await.map_err(failed)
+}
+
+/// An answered commit must survive a crash of the server.
+async fn check_durable(shared: &Arc<Shared>) -> Result<(), Error> {
+    let failed = |fault: Fault| Error::from(StoreError::from(fault));
+    let mut session = Session::open(shared).await.map_err(failed)?;
+    for name in ["synchronous_commit", "fsync"] {
+        let row = session.first("select current_setting($1)", &[(&name, Type::TEXT)]).await;
+        let row = row.map_err(failed)?;
+        let value = row.and_then(|row| row.try_get::<_, String>(0).ok());
+        if value.as_deref() == Some("off") {
+            return Err(Error::new(Code::StoreNotDurable).about(format!("{name} is off")));
+        }
+    }
+    Ok(())
+}
+
+async fn version(shared: &Arc<Shared>) -> Result<usize, Fault> {
+    let mut session = Session::open(shared).await?;
+    let there = session.first(include_str!("sql/schema_there.sql"), &[]).await?;
+    if !there.is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+        return Ok(0);
+    }
+    let version = session.first(include_str!("sql/schema_version.sql"), &[]).await?;
+    let version: i32 = match version {
+        Some(row) => row.try_get(0).map_err(Fault::data)?,
+        None => 0,
+    };
+    usize::try_from(version).map_err(Fault::data)
+}
+
+fn check_version(version: usize) -> Result<(), Error> {
+    if version <= MIGRATIONS.len() {
+        return Ok(());
+    }
+    let known = MIGRATIONS.len();
+    let about = format!("the schema has version {version}, this program knows {known}");
+    Err(Error::new(Code::SchemaTooNew).about(about))
+}
+
+async fn migrate(shared: &Arc<Shared>, fresh: bool) -> Result<(), Error> {
+    let failed = |fault: Fault| Error::from(StoreError::from(fault));
+    let conn = shared.connector.connect().await.map_err(failed)?;
+    let text = |sql: &'static str| shared.sql.text(sql);
+    let work = async {
+        conn.batch_execute("begin").await?;
+        conn.query_typed(&text(include_str!("sql/schema_lock.sql")), &[]).await?;
+        if fresh {
+            let schema = shared.sql.schema();
+            conn.batch_execute(&format!("create schema if not exists {schema}")).await?;
+        }
+        // Somebody else may have migrated while this one waited for the lock.
+        let there = conn.query_typed(&text(include_str!("sql/schema_there.sql")), &[]).await?;
+        let mut version: i32 = 0;
+        if there.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+            let sql = text(include_str!("sql/schema_version.sql"));
+            let rows = conn.query_typed(&sql, &[]).await?;
+            version = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        }
+        let had = usize::try_from(version).unwrap_or(0);
+        if had >= MIGRATIONS.len() {
+            conn.batch_execute("commit").await?;
+            return Ok(had);
+        }
+        for migration in &MIGRATIONS[had..] {
+            conn.batch_execute(&text(migration)).await?;
+        }
+        for function in FUNCTIONS {
+            conn.batch_execute(&text(function)).await?;
+        }
+        let version = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+        let sql = text(include_str!("sql/schema_set.sql"));
+        conn.execute_typed(&sql, &[(&version, Type::INT4)]).await?;
+        conn.batch_execute("commit").await?;
+        Ok::<usize, tokio_postgres::Error>(MIGRATIONS.len())
+    };
+    let version = work.await.map_err(|error| failed(Fault::from(error)))?;
+    check_version(version)
+}
+
+/// Measures how far the machine's clock is from the database's.
+async fn set_clock(shared: &Arc<Shared>) -> Result<(), Fault> {
+    let mut session = Session::open(shared).await?;
+    let asked = SystemClock.now();
+    let given: Option<i64> = None;
+    let row = session.first(include_str!("sql/time.sql"), &[(&given, Type::INT8)]).await?;
+    if let Some(row) = row {
+        let said = Timestamp::from_millis(row.try_get(0).map_err(Fault::data)?);
+        shared.clock.heard(said, asked);
+    }
+    Ok(())
+}

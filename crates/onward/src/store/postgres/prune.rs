@@ -1,0 +1,41 @@
+//! Deleting runs that ended long ago, with all that belongs to them.
+//!
+//! Owns: the call that prunes, and the count of a dry run. Never deletes a run that has not ended.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::Type;
+
+use super::Shared;
+use super::fault::Fault;
+use super::row::{Columns, small_limit};
+use super::tx::{Param, Session};
+use crate::limits::PRUNE_BATCH_MAX;
+use crate::store::{Prune, Pruned};
+use crate::{Clock as _, RunState};
+
+const PRUNE: &str = "select runs, more from onward.prune($1, $2, $3)";
+
+/// Deletes a bounded batch of old runs, or counts them.
+pub(super) async fn prune(shared: Arc<Shared>, prune: Prune) -> Result<Pruned, Fault> {
+    let mut session = Session::open(&shared).await?;
+    let ended_by = shared.clock.now().as_millis() - prune.older_than_ms;
+    let states: Vec<&str> = (RunState::ALL.into_iter())
+        .filter(|state| prune.covers(*state))
+        .map(RunState::as_str)
+        .collect();
+    if prune.dry_run {
+        let params: [Param<'_>; 2] = [(&states, Type::TEXT_ARRAY), (&ended_by, Type::INT8)];
+        let row = session.first(include_str!("sql/prune_count.sql"), &params).await?;
+        let count: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Fault::data)?;
+        return Ok(Pruned { runs: u64::try_from(count).unwrap_or(0), more: false });
+    }
+    let limit = small_limit(prune.limit.min(PRUNE_BATCH_MAX));
+    let params: [Param<'_>; 3] =
+        [(&ended_by, Type::INT8), (&states, Type::TEXT_ARRAY), (&limit, Type::INT4)];
+    let row = session.first(PRUNE, &params).await?;
+    let row = row.ok_or_else(|| Fault::data("a prune without an answer"))?;
+    let mut columns = Columns { row: &row, next: 0 };
+    let runs = u64::try_from(columns.take::<i64>()?).unwrap_or(0);
+    Ok(Pruned { runs, more: columns.take()? })
+}

@@ -1,0 +1,111 @@
+//! Records, one write at a time: what a group commit did not take.
+//!
+//! Owns: the check against the lease, and telling a repeat from a clash. Never changes a record.
+
+use tokio_postgres::types::Type;
+
+use super::fault::Fault;
+use super::row::{Row, body_columns, run_uuid, signed, small};
+use super::tx::{Param, Tx};
+use crate::store::rules;
+use crate::store::{Conflict, Error, Lease};
+use crate::{Record, RunState, Timestamp};
+
+/// Adds records to a run's history.
+pub(super) async fn record(tx: &mut Tx, lease: Lease, records: &[Record]) -> Result<(), Fault> {
+    let held = tx.locked(lease.run).await?;
+    let holds = held.as_ref().is_some_and(|row| holds(row, lease));
+    if holds && !tx.is_lost(lease.worker).await? {
+        tx.guard(lease.worker);
+        return add(tx, lease, records).await;
+    }
+    for record in records {
+        if !is_there(tx, lease, record).await? {
+            return Err(Error::LeaseLost.into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a run is held under this lease.
+pub(super) fn holds(row: &Row, lease: Lease) -> bool {
+    row.run.state == RunState::Running
+        && row.run.worker == Some(lease.worker)
+        && row.run.attempt == lease.attempt
+}
+
+/// Adds those records of which no identical one is there; refused, none.
+pub(super) async fn add(tx: &Tx, lease: Lease, records: &[Record]) -> Result<(), Fault> {
+    // All of them are looked for before any is written: two alike in one write are a clash.
+    let mut new = Vec::with_capacity(records.len());
+    for record in records {
+        if !is_there(tx, lease, record).await? {
+            new.push(record);
+        }
+    }
+    for record in new {
+        if !insert(tx, lease, record).await? {
+            // Undone as a whole, with what this write had added.
+            return Err(Fault::Data(Box::new(Clash)));
+        }
+    }
+    Ok(())
+}
+
+/// The holder itself wrote another record there.
+#[derive(Debug)]
+struct Clash;
+
+impl std::fmt::Display for Clash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("another record is there")
+    }
+}
+
+impl std::error::Error for Clash {}
+
+/// A clash, which undid its transaction, as the caller is told of it.
+pub(super) fn as_conflict(fault: Fault, lease: Lease) -> Fault {
+    match fault {
+        Fault::Data(source) if source.is::<Clash>() => {
+            Error::Conflict(Conflict::Record { run: lease.run }).into()
+        }
+        fault => fault,
+    }
+}
+
+async fn insert(tx: &Tx, lease: Lease, record: &Record) -> Result<bool, Fault> {
+    let (body, next_at) = body_columns(&record.entry)?;
+    let params: [Param<'_>; 13] = [
+        (&run_uuid(lease.run), Type::UUID),
+        (&signed(record.seq), Type::INT8),
+        (&record.step, Type::TEXT),
+        (&signed(rules::slot(record)), Type::INT8),
+        (&record.entry.kind().as_str(), Type::TEXT),
+        (&body, Type::TEXT),
+        (&small(record.try_number), Type::INT4),
+        (&small(lease.attempt), Type::INT4),
+        (&record.began_at.as_millis(), Type::INT8),
+        (&record.at.as_millis(), Type::INT8),
+        (&next_at, Type::INT8),
+        (&record.foreign, Type::BOOL),
+        (&record.voided_at.map(Timestamp::as_millis), Type::INT8),
+    ];
+    tx.exists(include_str!("sql/record_add.sql"), &params).await
+}
+
+/// Whether a first write of this record left its row.
+async fn is_there(tx: &Tx, lease: Lease, record: &Record) -> Result<bool, Fault> {
+    let (body, next_at) = body_columns(&record.entry)?;
+    let params: [Param<'_>; 8] = [
+        (&run_uuid(lease.run), Type::UUID),
+        (&signed(record.seq), Type::INT8),
+        (&record.step, Type::TEXT),
+        (&record.entry.kind().as_str(), Type::TEXT),
+        (&body, Type::TEXT),
+        (&small(record.try_number), Type::INT4),
+        (&small(lease.attempt), Type::INT4),
+        (&next_at, Type::INT8),
+    ];
+    tx.exists(include_str!("sql/record_same.sql"), &params).await
+}

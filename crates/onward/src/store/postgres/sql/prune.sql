@@ -1,0 +1,41 @@
+-- Deletes a bounded batch of runs that ended by a time, with all that belongs to them. Runs that
+-- somebody else works on are passed over.
+create or replace function onward.prune(p_ended_by bigint, p_states text[], p_limit integer)
+returns table (runs bigint, more boolean)
+language plpgsql volatile as $$
+declare
+    v_old uuid[];
+begin
+    select coalesce(array_agg(o.id order by o.finished_at, o.id), '{}') into v_old
+    from (
+        select f.id, f.finished_at
+        from unnest(p_states) s cross join lateral (
+            select r.id, r.finished_at
+            from onward.runs r
+            where r.finished_at is not null and r.state = s and r.finished_at <= p_ended_by
+            order by r.finished_at, r.id
+            limit p_limit + 1
+            for update skip locked
+        ) f
+        order by f.finished_at, f.id
+        limit p_limit + 1
+    ) o;
+    more := cardinality(v_old) > p_limit;
+    v_old := v_old[1:p_limit];
+    delete from onward.keys k
+    using onward.runs r
+    where r.id = any (v_old) and k.workflow = r.workflow and k.key = r.key and k.run = r.id;
+    delete from onward.tags t
+    using onward.inputs i cross join lateral json_each_text(i.tags::json) g
+    where i.run = any (v_old) and i.tags is not null
+        and t.name = g.key and t.value = g.value and t.run = i.run;
+    delete from onward.inputs where run = any (v_old);
+    delete from onward.outputs where run = any (v_old);
+    delete from onward.records where run = any (v_old);
+    delete from onward.attempts where run = any (v_old);
+    delete from onward.duplicates where run = any (v_old);
+    delete from onward.runs where id = any (v_old);
+    runs := cardinality(v_old);
+    return next;
+end
+$$;

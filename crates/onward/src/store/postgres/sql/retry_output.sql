@@ -1,0 +1,3 @@
+-- A retried run has no failure.
+delete from onward.outputs
+where run = $1

@@ -1,0 +1,37 @@
+-- A run with its payloads, whole: the columns that row.rs reads, in its order.
+select
+    r.ticket,
+    r.failed_step,
+    r.id,
+    r.workflow,
+    r.state,
+    r.queue,
+    r.priority,
+    r.key,
+    i.input,
+    o.output,
+    o.failure,
+    r.attempt,
+    r.worker,
+    r.build,
+    r.created_at,
+    r.due_at,
+    r.started_at,
+    r.finished_at,
+    r.deadline_at,
+    r.cancel_at,
+    r.paused_at,
+    r.waits_for,
+    r.wakes,
+    r.crashes,
+    r.stuck_builds,
+    r.duplicates,
+    r.retried_at,
+    i.tags,
+    r.continued_from,
+    r.continued_as,
+    r.successor,
+    r.code_change
+from onward.runs r
+left join onward.inputs i on i.run = r.id
+left join onward.outputs o on o.run = r.id

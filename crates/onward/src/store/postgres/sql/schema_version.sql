@@ -1,0 +1,3 @@
+-- How many migrations the database has had.
+select version
+from onward.schema

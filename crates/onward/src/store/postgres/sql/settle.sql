@@ -1,0 +1,153 @@
+-- A group commit: the records and the ends of many runs, each at most once, under the fence, in one
+-- transaction that no client holds open.
+--
+-- Answers only what is out of the ordinary: `refused` for a run that is not held under this lease,
+-- and of which nothing is written, and `queued` for one that was woken since its holder looked and
+-- is queued instead of parked. When a record's slot is taken, or a run has another behind it, the
+-- whole batch is undone (OW001) and its writes are made one by one.
+create or replace function onward.settle(
+    p_now bigint,
+    p_workers uuid[],
+    -- The writes.
+    w_run uuid[],
+    w_worker uuid[],
+    w_attempt integer[],
+    w_end text[],
+    w_output text[],
+    w_failure text[],
+    w_step text[],
+    w_wake_at bigint[],
+    w_waits_for text[],
+    w_wakes_seen bigint[],
+    -- Their records.
+    r_run uuid[],
+    r_attempt integer[],
+    r_seq bigint[],
+    r_step text[],
+    r_slot bigint[],
+    r_kind text[],
+    r_body text[],
+    r_try integer[],
+    r_began_at bigint[],
+    r_at bigint[],
+    r_next_at bigint[],
+    r_foreign boolean[]
+) returns table (run uuid, answer text)
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_held uuid[];
+    v_ends bigint;
+    v_parks bigint;
+    v_wanted bigint;
+    v_done bigint;
+    v_woken uuid[];
+begin
+    perform onward.fence(p_workers);
+    v_now := onward.now_ms(p_now);
+    select
+        coalesce(array_agg(w.run), '{}'),
+        count(*) filter (where w.ending in ('completed', 'failed', 'cancelled')),
+        count(*) filter (where w.ending in ('parked', 'released'))
+    into v_held, v_ends, v_parks
+    from unnest(w_run, w_worker, w_attempt, w_end) w (run, worker, attempt, ending)
+    join onward.runs r on r.id = w.run
+    join onward.workers k on k.id = w.worker
+    where r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
+        and k.lost_at is null;
+    v_wanted := cardinality(r_run);
+    if v_wanted > 0 then
+        if cardinality(v_held) < cardinality(w_run) then
+            select count(*) into v_wanted
+            from unnest(r_run) r (run) join unnest(v_held) h (run) on h.run = r.run;
+        end if;
+        insert into onward.records (
+            run, seq, step, slot, kind, body, try_number, attempt, began_at, at, next_at,
+            foreign_await
+        )
+        select
+            r.run, r.seq, r.step, r.slot, r.kind, r.body, r.try, r.attempt, r.began_at, r.at,
+            r.next_at, r.foreign_await
+        from unnest(
+            r_run, r_seq, r_step, r_slot, r_kind, r_body, r_try, r_attempt, r_began_at, r_at,
+            r_next_at, r_foreign
+        ) r (
+            run, seq, step, slot, kind, body, try, attempt, began_at, at, next_at, foreign_await
+        )
+        join unnest(v_held) h (run) on h.run = r.run
+        on conflict do nothing;
+        get diagnostics v_done = row_count;
+        if v_done <> v_wanted then
+            raise exception 'a slot is taken' using errcode = 'OW001';
+        end if;
+    end if;
+    if v_ends > 0 then
+        update onward.runs r
+        set
+            state = w.ending,
+            finished_at = v_now,
+            due_at = null,
+            waits_for = null,
+            stuck = null,
+            worker = null,
+            ticket = null,
+            crashes = 0,
+            retried_at = null,
+            failed_step = w.step,
+            continued_as = null
+        from unnest(w_run, w_end, w_step) w (run, ending, step)
+        join unnest(v_held) h (run) on h.run = w.run
+        where r.id = w.run and r.state = 'running' and r.successor is null
+            and w.ending in ('completed', 'failed', 'cancelled');
+        get diagnostics v_done = row_count;
+        if v_done <> v_ends then
+            raise exception 'a run has another behind it' using errcode = 'OW001';
+        end if;
+        insert into onward.outputs (run, output, failure)
+        select w.run, w.output, w.failure
+        from unnest(w_run, w_end, w_output, w_failure) w (run, ending, output, failure)
+        join unnest(v_held) h (run) on h.run = w.run
+        where w.ending in ('completed', 'failed')
+        on conflict on constraint outputs_pkey do update
+        set output = excluded.output, failure = excluded.failure;
+    end if;
+    if v_parks > 0 then
+        with parked as (
+            update onward.runs r
+            set
+                state = case when w.ending = 'parked' and r.wakes = w.wakes_seen
+                    then 'waiting' else 'queued' end,
+                due_at = case when w.ending = 'parked' and r.wakes = w.wakes_seen
+                    then w.wake_at else v_now end,
+                waits_for = case when w.ending = 'parked' and r.wakes = w.wakes_seen
+                    then w.waits_for end,
+                stuck = null,
+                wakes = r.wakes + case when w.ending = 'released' then 1 else 0 end,
+                worker = null,
+                ticket = null,
+                crashes = 0,
+                retried_at = null
+            from unnest(w_run, w_end, w_wake_at, w_waits_for, w_wakes_seen)
+                w (run, ending, wake_at, waits_for, wakes_seen)
+            join unnest(v_held) h (run) on h.run = w.run
+            where r.id = w.run and r.state = 'running' and w.ending in ('parked', 'released')
+            returning r.id, r.attempt, r.build,
+                w.ending = 'parked' and r.state = 'queued' as was_woken
+        ), traced as (
+            insert into onward.attempts (run, attempt, build, settled)
+            select p.id, p.attempt, coalesce(p.build, ''),
+                case when p.was_woken then 'queued' else 'as_said' end
+            from parked p
+            on conflict on constraint attempts_pkey do update
+            set build = excluded.build, settled = excluded.settled
+        )
+        select coalesce(array_agg(p.id) filter (where p.was_woken), '{}') into v_woken from parked p;
+        return query select q, 'queued'::text from unnest(v_woken) q;
+    end if;
+    if cardinality(v_held) < cardinality(w_run) then
+        return query
+        select w, 'refused'::text from unnest(w_run) w
+        where not exists (select from unnest(v_held) h where h = w);
+    end if;
+end
+$$;

@@ -1,0 +1,105 @@
+-- Starts runs, each with its key, in one transaction that no client holds open. Answers those that
+-- it started. A start whose key or id is there already is left out, with nothing written: it is
+-- made on its own, by what its policy says.
+create or replace function onward.start_runs(
+    p_now bigint,
+    p_workers uuid[],
+    s_id uuid[],
+    s_workflow text[],
+    s_queue text[],
+    s_priority integer[],
+    s_input text[],
+    s_tags text[],
+    s_after bigint[],
+    s_at bigint[],
+    s_timeout bigint[],
+    s_key text[],
+    s_fingerprint bytea[],
+    s_ttl bigint[],
+    s_worker uuid[],
+    s_build text[],
+    t_run uuid[],
+    t_name text[],
+    t_value text[]
+) returns table (id uuid, claimed boolean, at bigint)
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_new uuid[];
+    v_keyed uuid[];
+    v_done bigint;
+begin
+    perform onward.fence(p_workers);
+    v_now := onward.now_ms(p_now);
+    select coalesce(array_agg(s.id), '{}') into v_new
+    from unnest(s_id, s_key) s (id, key)
+    where s.key is null and not exists (select from onward.runs r where r.id = s.id);
+    if cardinality(v_new) < cardinality(s_id) then
+        with keyed as (
+            insert into onward.keys (workflow, key, run, fingerprint, expires_at)
+            select s.workflow, s.key, s.id, s.fingerprint, v_now + s.ttl
+            from unnest(s_id, s_workflow, s_key, s_fingerprint, s_ttl)
+                s (id, workflow, key, fingerprint, ttl)
+            where s.key is not null and not exists (select from onward.runs r where r.id = s.id)
+            order by s.workflow, s.key
+            on conflict do nothing
+            returning run
+        )
+        select coalesce(array_agg(k.run), '{}') into v_keyed from keyed k;
+        v_new := v_new || v_keyed;
+    end if;
+    with started as (
+        insert into onward.runs (
+            id, state, attempt, worker, wakes, crashes, priority, due_at, workflow, queue, build,
+            waits_for, key, created_at, started_at, deadline_at, duplicates
+        )
+        select
+            s.id,
+            case when s.start > v_now then 'waiting' when k.id is not null then 'running'
+                else 'queued' end,
+            case when s.start <= v_now and k.id is not null then 1 else 0 end,
+            case when s.start <= v_now then k.id end,
+            0,
+            0,
+            s.priority,
+            case when s.start > v_now or k.id is null then s.start end,
+            s.workflow,
+            s.queue,
+            case when s.start <= v_now and k.id is not null then s.build end,
+            case when s.start > v_now then '{"for":"start"}' end,
+            s.key,
+            v_now,
+            case when s.start <= v_now and k.id is not null then v_now end,
+            s.start + s.timeout,
+            0
+        from (
+            select u.*, greatest(coalesce(u.at, v_now + coalesce(u.after, 0)), v_now) as start
+            from unnest(
+                s_id, s_workflow, s_queue, s_priority, s_after, s_at, s_timeout, s_key, s_worker,
+                s_build
+            ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build)
+        ) s
+        join unnest(v_new) n (id) on n.id = s.id
+        left join onward.workers k on k.id = s.worker and k.lost_at is null
+        on conflict do nothing
+        returning runs.id
+    )
+    select count(*) into v_done from started;
+    if v_done <> cardinality(v_new) then
+        raise exception 'a run is there already' using errcode = 'OW001';
+    end if;
+    insert into onward.inputs (run, input, tags)
+    select s.id, s.input, s.tags
+    from unnest(s_id, s_input, s_tags) s (id, input, tags)
+    join unnest(v_new) n (id) on n.id = s.id;
+    if cardinality(t_run) > 0 then
+        insert into onward.tags (name, value, run)
+        select t.name, t.value, t.run
+        from unnest(t_run, t_name, t_value) t (run, name, value)
+        join unnest(v_new) n (id) on n.id = t.run;
+    end if;
+    return query
+    select r.id, r.worker is not null, v_now
+    from unnest(v_new) n (id) join onward.runs r on r.id = n.id;
+end
+$$;

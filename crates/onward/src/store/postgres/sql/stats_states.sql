@@ -1,0 +1,4 @@
+-- Runs by state.
+select state, count(*)
+from onward.runs
+group by state

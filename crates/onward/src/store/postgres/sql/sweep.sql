@@ -1,0 +1,260 @@
+-- Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due, opens
+-- stuck runs past their deadline, queues those that this worker's build may mend, and forgets
+-- workers that were lost long ago.
+create or replace function onward.sweep(
+    p_now bigint,
+    p_worker uuid,
+    p_take_expired boolean,
+    p_limit integer,
+    p_lost_kept bigint
+) returns table (
+    lost uuid[],
+    taken uuid[],
+    woken integer,
+    changed uuid[],
+    more boolean,
+    next_at bigint
+)
+language plpgsql volatile as $$
+declare
+    v_now bigint;
+    v_woken uuid[];
+    v_late uuid[];
+    v_mended uuid[];
+begin
+    perform 1 from onward.workers w where w.id = p_worker and w.lost_at is null;
+    if not found then
+        raise exception 'the worker is lost' using errcode = 'OW003';
+    end if;
+    v_now := onward.now_ms(p_now);
+    lost := '{}';
+    if p_take_expired then
+        lost := onward.sweep_lost(v_now, p_worker);
+    end if;
+    taken := onward.sweep_taken(v_now, p_worker, p_limit);
+    v_woken := onward.wake(v_now, p_limit);
+    v_late := onward.sweep_late(v_now, p_limit);
+    v_mended := onward.sweep_mended(v_now, p_worker, p_limit);
+    delete from onward.workers
+    where id = any (array(
+        select w.id
+        from onward.workers w
+        where w.lost_at < v_now - p_lost_kept
+            and not exists (
+                select from onward.runs r where r.state = 'running' and r.worker = w.id
+            )
+        limit p_limit
+    ));
+    woken := cardinality(v_woken);
+    changed := taken || v_woken || v_late || v_mended;
+    more := p_limit <= greatest(
+        cardinality(taken), cardinality(v_woken), cardinality(v_late), cardinality(v_mended)
+    );
+    next_at := (
+        select min(w.lease_until) from onward.workers w where w.lost_at is null and w.id <> p_worker
+    );
+    return next;
+end
+$$;
+
+-- Marks workers lost whose lease has expired. The fence is taken alone, so what they were writing
+-- is committed or will be refused; then the lease is looked at again.
+create or replace function onward.sweep_lost(p_now bigint, p_worker uuid) returns uuid[]
+language plpgsql volatile as $$
+declare
+    v_worker uuid;
+    v_lost uuid[] := '{}';
+begin
+    for v_worker in
+        select w.id from onward.workers w
+        where w.lost_at is null and w.lease_until < p_now and w.id <> p_worker
+        order by onward.fence_key(w.id)
+    loop
+        perform pg_advisory_xact_lock(onward.fence_key(v_worker));
+        update onward.workers w
+        set lost_at = p_now
+        where w.id = v_worker and w.lost_at is null and w.lease_until < p_now;
+        if found then
+            v_lost := v_lost || v_worker;
+        end if;
+    end loop;
+    return v_lost;
+end
+$$;
+
+-- Takes runs from lost or missing workers. An attempt that left a record made progress; otherwise
+-- its loss counts as a crash. From the third in a row on the run is a suspect and pauses, at the
+-- tenth it is stuck. One that somebody asked to end is never held back.
+create or replace function onward.sweep_taken(p_now bigint, p_worker uuid, p_limit integer)
+returns uuid[]
+language plpgsql volatile as $$
+declare
+    v_holders uuid[] := '{}';
+    v_last uuid;
+    v_taken uuid[];
+begin
+    select worker into v_last from onward.runs
+    where state = 'running' and worker is not null order by worker limit 1;
+    while v_last is not null loop
+        perform 1 from onward.workers w where w.id = v_last and w.lost_at is null;
+        if not found and v_last <> p_worker then
+            v_holders := v_holders || v_last;
+        end if;
+        select worker into v_last from onward.runs
+        where state = 'running' and worker > v_last order by worker limit 1;
+    end loop;
+    if v_holders = '{}' then
+        return '{}';
+    end if;
+    select coalesce(array_agg(t.id order by t.id), '{}') into v_taken
+    from (
+        select id from onward.runs
+        where state = 'running' and worker = any (v_holders)
+        order by id
+        limit p_limit
+        for update skip locked
+    ) t;
+    insert into onward.attempts (run, attempt, build, settled)
+    select r.id, r.attempt, coalesce(r.build, ''), null
+    from onward.runs r
+    where r.id = any (v_taken)
+    on conflict on constraint attempts_pkey do update
+    set build = excluded.build, settled = excluded.settled;
+    update onward.runs r
+    set
+        state = case when c.held_back then 'waiting' else 'queued' end,
+        worker = null,
+        ticket = null,
+        wakes = r.wakes + 1,
+        crashes = c.crashes,
+        due_at = case
+            when c.held_back and c.crashes >= 10 then null
+            when c.held_back then p_now + least(1000 * (1 << (c.crashes - 3)), 60000)
+            else p_now
+        end,
+        waits_for = case
+            when c.held_back and c.crashes >= 10 then json_build_object(
+                'for', 'stuck', 'code', 'crash_loop', 'detail',
+                c.crashes || ' workers in a row died in this run without a record'
+            )::text
+            when c.held_back then json_build_object('for', 'backoff', 'crashes', c.crashes)::text
+        end,
+        stuck = case when c.held_back and c.crashes >= 10 then 'crash_loop' end,
+        stuck_builds = case
+            when c.held_back and c.crashes >= 10 then onward.with_build(r.stuck_builds, r.build)
+            else r.stuck_builds
+        end
+    from (
+        select l.id, l.crashes, l.cancel_at is null and l.crashes >= 3 as held_back
+        from (
+            select i.id, i.cancel_at, case
+                when exists (
+                    select from onward.records d where d.run = i.id and d.attempt = i.attempt
+                )
+                then 0 else i.crashes + 1
+            end as crashes
+            from onward.runs i
+            where i.id = any (v_taken)
+        ) l
+    ) c
+    where r.id = c.id;
+    return v_taken;
+end
+$$;
+
+-- Opens stuck runs whose deadline has passed to every build: ending them executes none of their
+-- code. What cannot be read cannot be ended either.
+create or replace function onward.sweep_late(p_now bigint, p_limit integer) returns uuid[]
+language plpgsql volatile as $$
+declare
+    v_late uuid[];
+begin
+    with late as (
+        update onward.runs
+        set
+            state = 'queued',
+            due_at = p_now,
+            waits_for = null,
+            stuck = null,
+            stuck_builds = null,
+            wakes = wakes + 1,
+            crashes = 0
+        where id = any (array(
+            select id
+            from onward.runs
+            where stuck_builds is not null
+                and deadline_at is not null
+                and deadline_at <= p_now
+                and (state = 'queued' or state = 'waiting')
+                and (stuck is null or stuck <> 'corrupt_record')
+            order by deadline_at, id
+            limit p_limit
+            for update skip locked
+        ))
+        returning id
+    )
+    select coalesce(array_agg(id), '{}') into v_late from late;
+    return v_late;
+end
+$$;
+
+-- Queues stuck runs that the sweeper serves, if its build is not one they got stuck under. Runs
+-- that are stuck under the same builds stand together in their index, so those that the sweeper
+-- may not mend cost one step however many they are.
+create or replace function onward.sweep_mended(p_now bigint, p_worker uuid, p_limit integer)
+returns uuid[]
+language plpgsql volatile as $$
+declare
+    v_worker record;
+    v_last text := '';
+    v_found uuid[] := '{}';
+    v_mended uuid[];
+begin
+    loop
+        select min(stuck_builds) into v_last
+        from onward.runs where stuck is not null and stuck_builds > v_last;
+        exit when v_last is null or cardinality(v_found) >= p_limit;
+        if v_worker is null then
+            select
+                w.build,
+                array(select json_array_elements_text(w.queues::json)) as queues,
+                array(select json_array_elements_text(w.workflows::json)) as workflows
+            into v_worker
+            from onward.workers w
+            where w.id = p_worker;
+        end if;
+        if not onward.names(v_last, v_worker.build) then
+            v_found := v_found || array(
+                select id
+                from onward.runs
+                where stuck is not null
+                    and stuck_builds = v_last
+                    and queue = any (v_worker.queues)
+                    and workflow = any (v_worker.workflows)
+                order by id
+                limit p_limit
+                for update skip locked
+            );
+        end if;
+    end loop;
+    if v_found = '{}' then
+        return v_found;
+    end if;
+    with mended as (
+        update onward.runs
+        set
+            state = 'queued',
+            worker = null,
+            ticket = null,
+            due_at = p_now,
+            waits_for = null,
+            stuck = null,
+            wakes = wakes + 1,
+            crashes = 0
+        where id = any (v_found[1:p_limit])
+        returning id
+    )
+    select coalesce(array_agg(id), '{}') into v_mended from mended;
+    return v_mended;
+end
+$$;

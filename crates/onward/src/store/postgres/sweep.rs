@@ -1,0 +1,95 @@
+//! Workers coming and going, and what becomes of the runs of those that are gone.
+//!
+//! Owns: how a worker joins, renews and leaves, and the call that sweeps. Never marks the worker
+//! that sweeps.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::Type;
+
+use super::Shared;
+use super::fault::Fault;
+use super::row::{Columns, json_text, run_id, small_limit, worker_id, worker_uuid};
+use super::tx::{Changes, Param, Session};
+use crate::limits::{LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
+use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
+use crate::{Clock as _, SystemClock, Timestamp, WorkerId};
+
+const LEAVE: &str = "select onward.leave($1, $2)";
+const SWEEP: &str =
+    "select lost, taken, woken, changed, more, next_at from onward.sweep($1, $2, $3, $4, $5)";
+
+/// Enters a worker.
+pub(super) async fn join(shared: Arc<Shared>, worker: NewWorker) -> Result<(), Fault> {
+    let mut session = Session::vital(&shared).await?;
+    let id = worker_uuid(worker.id);
+    let params: [Param<'_>; 7] = [
+        (&id, Type::UUID),
+        (&worker.build, Type::TEXT),
+        (&worker.place, Type::TEXT),
+        (&json_text(&worker.queues)?, Type::TEXT),
+        (&json_text(&worker.workflows)?, Type::TEXT),
+        (&worker.lease_ms, Type::INT8),
+        (&shared.clock.given(), Type::INT8),
+    ];
+    session.rows(include_str!("sql/join.sql"), &params).await?;
+    let row = session.first(include_str!("sql/worker_lost.sql"), &[(&id, Type::UUID)]).await?;
+    match row.map(|row| row.try_get(0)).transpose().map_err(Fault::data)? {
+        Some(false) => Ok(()),
+        _ => Err(Error::LeaseLost.into()),
+    }
+}
+
+/// Renews a lease, unless it is lost, and sets the store's clock by the answer.
+pub(super) async fn renew(shared: Arc<Shared>, worker: WorkerId) -> Result<Timestamp, Fault> {
+    let mut session = Session::vital(&shared).await?;
+    let params: [Param<'_>; 2] =
+        [(&worker_uuid(worker), Type::UUID), (&shared.clock.given(), Type::INT8)];
+    let asked = SystemClock.now();
+    let renewed = session.first(include_str!("sql/renew.sql"), &params).await?;
+    let row = renewed.ok_or(Error::LeaseLost)?;
+    let until: i64 = row.try_get(0).map_err(Fault::data)?;
+    let said: i64 = row.try_get(1).map_err(Fault::data)?;
+    shared.clock.heard(Timestamp::from_millis(said), asked);
+    Ok(Timestamp::from_millis(until))
+}
+
+/// Ends a worker and queues what it holds.
+pub(super) async fn leave(shared: Arc<Shared>, worker: WorkerId) -> Result<(), Fault> {
+    let mut session = Session::open(&shared).await?;
+    let params: [Param<'_>; 2] =
+        [(&shared.clock.given(), Type::INT8), (&worker_uuid(worker), Type::UUID)];
+    let row = session.first(LEAVE, &params).await?;
+    let runs: Vec<uuid::Uuid> = match row {
+        Some(row) => row.try_get(0).map_err(Fault::data)?,
+        None => Vec::new(),
+    };
+    let runs: Vec<_> = runs.into_iter().map(run_id).collect();
+    shared.tell(Changes { work: !runs.is_empty(), runs });
+    Ok(())
+}
+
+/// Takes back what the dead hold, and wakes what is due.
+pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fault> {
+    let mut session = Session::open(&shared).await?;
+    let kept = i64::try_from(LOST_WORKERS_KEPT.as_millis()).unwrap_or(i64::MAX);
+    let params: [Param<'_>; 5] = [
+        (&shared.clock.given(), Type::INT8),
+        (&worker_uuid(sweep.worker), Type::UUID),
+        (&(sweep.expired == ExpiredLeases::Take), Type::BOOL),
+        (&small_limit(SWEEP_BATCH_MAX), Type::INT4),
+        (&kept, Type::INT8),
+    ];
+    let row = session.first(SWEEP, &params).await?;
+    let row = row.ok_or_else(|| Fault::data("a sweep without an answer"))?;
+    let mut columns = Columns { row: &row, next: 0 };
+    let mut lost: Vec<_> = columns.take::<Vec<uuid::Uuid>>()?.into_iter().map(worker_id).collect();
+    lost.sort_unstable();
+    let taken = columns.take::<Vec<uuid::Uuid>>()?.into_iter().map(run_id).collect();
+    let woken: i32 = columns.take()?;
+    let runs: Vec<_> = columns.take::<Vec<uuid::Uuid>>()?.into_iter().map(run_id).collect();
+    let more = columns.take()?;
+    let next_at = columns.time_or_none()?;
+    shared.tell(Changes { work: !runs.is_empty(), runs });
+    Ok(Swept { lost, taken, woken: usize::try_from(woken).unwrap_or(0), more, next_at })
+}
