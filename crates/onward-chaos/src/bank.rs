@@ -36,7 +36,7 @@ create table bank.transfers (
 /// When the server refuses it.
 pub async fn open(client: &Client) -> Result<(), tokio_postgres::Error> {
     client.batch_execute(OPEN).await?;
-    let add = "insert into bank.accounts select i, $2 from generate_series(0, $1 - 1) i";
+    let add = "insert into bank.accounts select i, $2 from generate_series(0, $1::bigint - 1) i";
     client.execute(add, &[&ACCOUNTS, &CENTS]).await.map(drop)
 }
 

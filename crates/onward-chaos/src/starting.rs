@@ -34,6 +34,9 @@ const CROWD_TIME_MS: u64 = 300;
 /// One start in this many has its connection cut, or its answer lost.
 const CUT_EVERY: u64 = 20;
 
+/// What the statement of a start has, and no other's.
+const START: &str = "onward.start_runs(";
+
 /// How long a start may take to answer, whatever happens to its connection.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
@@ -133,7 +136,7 @@ impl Starter {
     fn suffer(&self, fault: u64) {
         match fault {
             0 => self.proxy.cut(Cut::Reset),
-            1 => drop(self.proxy.swallow_commit(0, Cut::Finish, |sql| sql.contains("start"))),
+            1 => drop(self.proxy.swallow_commit(0, Cut::Finish, |sql| sql.contains(START))),
             _ => {}
         }
     }

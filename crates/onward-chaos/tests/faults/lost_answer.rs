@@ -8,9 +8,16 @@ use onward_chaos::proxy::{Cut, Sprung};
 
 use crate::stage::{ANSWER_TIME, LEASE_LONG, PLAN, Plan, Stage, in_time, until, within};
 
-/// Loses the answer to the next commit whose statements have this word.
-fn lose(stage: &Stage, word: &'static str) -> Sprung {
-    stage.proxy.swallow_commit(0, Cut::Reset, move |sql| sql.contains(word))
+/// What the statements of each kind of write have, and no other's.
+const START: &str = "onward.start_runs(";
+const CLAIM: &str = "onward.claim(";
+const SETTLE: &str = "onward.settle(";
+const RENEW: &str = "set lease_until";
+const CANCEL: &str = "update onward.runs";
+
+/// Loses the answer to the next commit of this kind.
+fn lose(stage: &Stage, kind: &'static str) -> Sprung {
+    stage.proxy.swallow_commit(0, Cut::Reset, move |sql| sql.contains(kind))
 }
 
 async fn start_until_answered(onward: &Onward, key: &str, plan: &Plan) -> onward::RunHandle<u32> {
@@ -25,7 +32,7 @@ async fn start_until_answered(onward: &Onward, key: &str, plan: &Plan) -> onward
 #[tokio::test]
 async fn start_whose_answer_is_lost_is_repeated_as_one_run() {
     let stage = Stage::shared().await;
-    let sprung = lose(&stage, "start");
+    let sprung = lose(&stage, START);
     let run = start_until_answered(&stage.onward, "order-7", &Plan::of_steps(1)).await;
     in_time("the answer was lost", sprung).await.unwrap();
     assert_eq!(stage.straight.by_key(PLAN, "order-7").await.unwrap().id(), run.id());
@@ -37,7 +44,7 @@ async fn start_that_claims_and_whose_answer_is_lost_is_executed_once() {
     let stage = Stage::shared().await;
     let worker = stage.worker(LEASE_LONG).await;
     stage.open(u32::MAX);
-    let sprung = lose(&stage, "start");
+    let sprung = lose(&stage, START);
     let run = start_until_answered(&stage.onward, "order-7", &Plan::of_steps(2)).await;
     in_time("the answer was lost", sprung).await.unwrap();
     assert_eq!(in_time("the run ends", run.result()).await.unwrap(), 1);
@@ -51,7 +58,7 @@ async fn claim_whose_answer_is_lost_keeps_its_runs() {
     let stage = Stage::shared().await;
     let worker = stage.worker(LEASE_LONG).await;
     stage.open(u32::MAX);
-    let sprung = lose(&stage, "claim");
+    let sprung = lose(&stage, CLAIM);
     let run = stage.start("order-7", &Plan::of_steps(1)).await;
     in_time("the answer was lost", sprung).await.unwrap();
     in_time("the run ends", run.result()).await.unwrap();
@@ -67,7 +74,7 @@ async fn record_whose_answer_is_lost_is_recorded_once() {
     let worker = stage.worker(LEASE_LONG).await;
     let run = stage.start("order-7", &Plan::of_steps(2)).await;
     stage.bodies_began(1).await;
-    let sprung = lose(&stage, "settle");
+    let sprung = lose(&stage, SETTLE);
     stage.open(1);
     let lost = in_time("the answer was lost", sprung).await.unwrap();
     stage.bodies_began(2).await;
@@ -85,7 +92,7 @@ async fn settle_whose_answer_is_lost_ends_the_run_once() {
     let worker = stage.worker(LEASE_LONG).await;
     let run = stage.start("order-7", &Plan::of_steps(1)).await;
     stage.bodies_began(1).await;
-    let sprung = lose(&stage, "settle");
+    let sprung = lose(&stage, SETTLE);
     stage.open(u32::MAX);
     in_time("the answer was lost", sprung).await.unwrap();
     let ended = in_time("the run ends", run.ended()).await.unwrap();
@@ -103,10 +110,10 @@ async fn park_whose_answer_is_lost_parks_the_run_and_it_wakes() {
     let run = stage.start("order-7", &nap).await;
     stage.bodies_began(1).await;
     // The step's record and the park are one commit or two.
-    let sprung = stage.proxy.swallow_commit(0, Cut::Reset, |sql| sql.contains("settle"));
+    let sprung = stage.proxy.swallow_commit(0, Cut::Reset, |sql| sql.contains(SETTLE));
     stage.open(u32::MAX);
     in_time("the answer was lost", sprung).await.unwrap();
-    let sprung = stage.proxy.swallow_commit(0, Cut::Finish, |sql| sql.contains("settle"));
+    let sprung = stage.proxy.swallow_commit(0, Cut::Finish, |sql| sql.contains(SETTLE));
     in_time("the answer was lost", sprung).await.unwrap();
     in_time("the run ends", run.result()).await.unwrap();
     stage.assert_nothing_broken().await;
@@ -121,7 +128,7 @@ async fn renewal_whose_answer_is_lost_keeps_the_lease() {
     let run = stage.start("order-7", &Plan::of_steps(1)).await;
     stage.bodies_began(1).await;
     for _ in 0..2 {
-        let sprung = lose(&stage, "lease_until");
+        let sprung = lose(&stage, RENEW);
         in_time("the answer was lost", sprung).await.unwrap();
     }
     stage.open(u32::MAX);
@@ -141,7 +148,7 @@ async fn cancel_whose_answer_is_lost_can_be_repeated() {
     for run in
         [held, stage.straight.start(PLAN, &Plan::of_steps(1)).delay(LEASE_LONG).await.unwrap()]
     {
-        let sprung = lose(&stage, "cancel");
+        let sprung = lose(&stage, CANCEL);
         let through = stage.onward.run(run.id());
         while let Err(error) = within(ANSWER_TIME, "cancel answers", through.cancel()).await {
             assert_eq!(error.code(), Code::StoreUnavailable, "{error}");
