@@ -47,7 +47,7 @@ pub(crate) struct Args {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// The store: sqlite:PATH or memory:
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
     #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL")]
     #[arg(default_value = STORE_DEFAULT)]
     pub(crate) store: String,

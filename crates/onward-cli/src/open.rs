@@ -12,8 +12,18 @@ use crate::problem::Problem;
 pub(crate) async fn existing(url: &str) -> Result<Onward, Problem> {
     match sqlite_path(url) {
         Some(path) if !path.exists() => Err(Problem::NoDatabase(path)),
+        None if is_postgres(url) => created(&format!("{url}{}create=false", joint(url))).await,
         _ => created(url).await,
     }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres:") || url.starts_with("postgresql:")
+}
+
+/// What stands between a URL and one more parameter.
+fn joint(url: &str) -> char {
+    if url.contains('?') { '&' } else { '?' }
 }
 
 /// Opens a store, and creates its database if there is none.

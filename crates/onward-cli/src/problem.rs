@@ -91,6 +91,8 @@ fn exit_of(code: Code) -> Exit {
         | Code::StoreFull
         | Code::StoreReadOnly
         | Code::StoreCorrupt
+        | Code::StoreNotDurable
+        | Code::SchemaMissing
         | Code::SchemaTooNew => Exit::Unavailable,
         Code::UnknownStoreUrl
         | Code::InvalidName

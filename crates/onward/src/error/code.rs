@@ -64,6 +64,8 @@ codes! {
         "The file is not an SQLite database, or is damaged. Check the path; restore a damaged file.";
     StoreNotDurable = "store_not_durable", false,
         "The database would lose what it said it kept. Turn fsync and synchronous_commit on.";
+    SchemaMissing = "schema_missing", false,
+        "There is no store in this database. Check its name and schema; a worker creates it.";
     SchemaTooNew = "schema_too_new", false,
         "The database was written by a newer version. Upgrade this program.";
 

@@ -132,7 +132,7 @@ impl PostgresStore {
         let (keep, kept) = std::sync::mpsc::channel();
         let home = Home::start(kept).map_err(connect::no_thread)?;
         let opening = Arc::clone(&shared);
-        let opened = home.handle().spawn(async move { open::open(&opening).await });
+        let opened = home.handle().spawn(async move { open::open(&opening, options.create).await });
         match opened.await {
             Ok(opened) => opened?,
             Err(gone) => return Err(crate::Error::new(crate::Code::StoreUnavailable).because(gone)),

@@ -25,17 +25,22 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/claim.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/start.sql"),
+    include_str!("sql/start_sql.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/leave.sql"),
     include_str!("sql/prune.sql"),
 ];
 
 /// Checks the database, and brings its schema up to date.
-pub(super) async fn open(shared: &Arc<Shared>) -> Result<(), Error> {
+pub(super) async fn open(shared: &Arc<Shared>, create: bool) -> Result<(), Error> {
     let failed = |fault: Fault| Error::from(StoreError::from(fault));
     check_durable(shared).await?;
     let version = version(shared).await.map_err(failed)?;
     check_version(version)?;
+    if version < MIGRATIONS.len() && !create {
+        let about = format!("schema {:?}, version {version}", shared.sql.schema());
+        return Err(Error::new(Code::SchemaMissing).about(about));
+    }
     if version < MIGRATIONS.len() {
         migrate(shared, version == 0).await?;
     }

@@ -39,6 +39,8 @@ pub(super) const SCHEMA_DEFAULT: &str = "onward";
 pub struct PostgresOptions {
     /// The schema that the tables are in; it is created if it is not there. Default: `onward`.
     pub schema: String,
+    /// Whether the schema may be created or brought up to date. Default: yes.
+    pub create: bool,
     /// Connections for all that is not a group commit. Besides them the store has three that
     /// commit and one that listens. Default: 8.
     pub pool_size: usize,
@@ -55,6 +57,7 @@ impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             schema: SCHEMA_DEFAULT.to_owned(),
+            create: true,
             pool_size: POOL_SIZE_DEFAULT,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             statement_timeout: STATEMENT_TIMEOUT_DEFAULT,
@@ -91,6 +94,7 @@ impl Target {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "schema" => options.schema = value.to_owned(),
+                "create" => options.create = value != "false",
                 "pool_size" => options.pool_size = number(name, value)? as usize,
                 "connect_timeout" => options.connect_timeout = seconds(name, value)?,
                 "statement_timeout" => options.statement_timeout = seconds(name, value)?,
