@@ -31,18 +31,6 @@ pub struct Casting {
     pub folder: PathBuf,
     /// The workers' lease.
     pub lease: Duration,
-    /// Whether the store leaves its fence open, which it must not: to test the checker.
-    pub fence: Fence,
-}
-
-/// Whether the store keeps its fence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fence {
-    /// As it should.
-    #[default]
-    Kept,
-    /// Not at all.
-    Broken,
 }
 
 impl Casting {
@@ -95,9 +83,6 @@ impl Slot {
         command.arg("worker").arg(url_at(&self.casting.url, Some(self.proxy.address()), None));
         command.arg(self.casting.effects()).arg(generation.to_string());
         command.arg(self.casting.lease.as_millis().to_string());
-        if self.casting.fence == Fence::Broken {
-            command.env("ONWARD_BREAK_FENCE", "1");
-        }
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn()?;
         *self.child() = Some(child);
         Ok(())

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use onward::{Onward, Worker};
 use onward_chaos::bank;
-use onward_chaos::crew::{Fence, TIMES};
+use onward_chaos::crew::TIMES;
+use onward_chaos::fence::Fence;
 use onward_chaos::play::{self, Options};
 use onward_chaos::storm;
 use onward_crash::effect::Pen;

@@ -20,13 +20,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::audit;
 use crate::bank;
-use crate::crew::{Casting, Fence, Slot};
+use crate::crew::{Casting, Slot};
+use crate::fence::{self, Fence};
 use crate::server::{self, Server};
 use crate::starting::{Counts, Starting};
 use crate::storm::{Choice, Deeds, Storm};
 
 /// One run in this many is a transfer of money.
 const TRANSFER_EVERY: u32 = 5;
+
+/// One run in this many takes longer than a lease.
+const VIGIL_EVERY: u32 = 4;
 
 /// Runs without an end that are described: the first few show what they wait for.
 const UNFINISHED_LISTED: usize = 10;
@@ -119,12 +123,14 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
     let client = server::connect(&url).await?;
     audit::install(&client).await?;
     bank::open(&client).await?;
+    if options.fence == Fence::Broken {
+        fence::break_in(&client).await?;
+    }
     let casting = Casting {
         program: options.program.clone(),
         url: url.clone(),
         folder: options.folder.clone(),
         lease: options.lease,
-        fence: options.fence,
     };
     let slots = (0..options.workers).map(|no| Ok(Arc::new(Slot::new(&casting, no)?)));
     let slots = slots.collect::<Result<Vec<_>, std::io::Error>>()?;
@@ -139,9 +145,7 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
         choice: options.deeds,
     };
     let mut random = Random::seeded(options.seed);
-    let transfers = options.runs / TRANSFER_EVERY;
-    let mut wanted = flow::round(0, options.runs - transfers);
-    wanted.extend(bank::round(transfers));
+    let wanted = wanted(options.runs);
     let starting = Starting {
         url: url.clone(),
         wanted: wanted.clone(),
@@ -169,6 +173,19 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
     verdict.starts = starting.counts.made.load(Ordering::SeqCst);
     verdict.starts_repeated = starting.counts.repeated.load(Ordering::SeqCst);
     Ok(verdict)
+}
+
+/// The runs: most are short, some move money, and some are still under way when a stopped worker
+/// goes on.
+fn wanted(runs: u32) -> Vec<(Workflow<Input, Output>, Input)> {
+    let (transfers, vigils) = (runs / TRANSFER_EVERY, runs / VIGIL_EVERY);
+    let mut wanted = flow::round(0, runs - transfers - vigils);
+    wanted.extend(bank::round(transfers));
+    wanted.extend((0..vigils).map(|number| {
+        let key = format!("vigil-0-{number}");
+        (flow::VIGIL, Input { key, number: u64::from(number), laps: 0 })
+    }));
+    wanted
 }
 
 impl Verdict {

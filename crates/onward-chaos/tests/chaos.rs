@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onward_chaos::crew::Fence;
+use onward_chaos::fence::Fence;
 use onward_chaos::play::{Options, play};
 use onward_chaos::{server, storm};
 use onward_crash::random::seed_of_now;

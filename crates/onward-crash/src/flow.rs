@@ -25,6 +25,10 @@ pub const RELAY: Workflow<Input, Output> = Workflow::named("relay");
 /// A step that goes on only when the test opens the gate.
 pub const GATE: Workflow<Input, Output> = Workflow::named("gate");
 
+/// Steps that take longer than a short lease: a worker that was stopped in one goes on with it while
+/// another executes it.
+pub const VIGIL: Workflow<Input, Output> = Workflow::named("vigil");
+
 /// The workflows that a victim starts by itself.
 const OWN: [Workflow<Input, Output>; 5] = [CHAIN, NAP, ONCE, FAN, RELAY];
 
@@ -33,6 +37,9 @@ const NAP_TIME: Duration = Duration::from_millis(60);
 
 /// The victim's linger: short, so that naps and retries park.
 pub const LINGER: Duration = Duration::from_millis(20);
+
+/// How long the shortest step of a vigil takes.
+const VIGIL_TIME: Duration = Duration::from_millis(600);
 
 /// How long a body waits at the gate before it gives up, so that a failed test leaves nobody.
 const GATE_PATIENCE: Duration = Duration::from_secs(60);
@@ -91,6 +98,7 @@ pub fn is_expected(input: &Input, output: &Output) -> bool {
         Some("once") => output.total == input.number + 2 && ["sent", "interrupted"].contains(&way),
         Some("fan") => output.total == input.number * 3 && ["hare", "tortoise"].contains(&way),
         Some("relay") => output.total == input.number + 6 && way.is_empty(),
+        Some("vigil") => output.total == input.number + 2 && way.is_empty(),
         Some("transfer") => output.total == input.number && way.is_empty(),
         Some("gate") => output.total == input.number + 2 && way.is_empty(),
         _ => false,
@@ -115,6 +123,7 @@ pub fn serve(worker: WorkerBuilder, scene: &Scene) -> WorkerBuilder {
         .serve(FAN, with(scene, fan))
         .serve(RELAY, with(scene, relay))
         .serve(GATE, with(scene, gate))
+        .serve(VIGIL, with(scene, vigil))
 }
 
 fn with<Fut>(
@@ -209,6 +218,19 @@ async fn gate(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
     });
     let one = held.await?;
     plain(ctx.step("go on", |step| scene.work(&input, step, one + 1)).await?)
+}
+
+async fn vigil(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
+    let mut total = input.number;
+    for _ in 0..2 {
+        let watch = ctx.step("watch", async |step| {
+            scene.pen.write(&input.key, &step, Times::AtLeastOnce)?;
+            tokio::time::sleep(VIGIL_TIME + Duration::from_millis(100 * (input.number % 10))).await;
+            Ok::<_, Failure>(total + 1)
+        });
+        total = watch.await?;
+    }
+    plain(total)
 }
 
 async fn wait_until_open(gate: &Path) -> Result<(), Failure> {
