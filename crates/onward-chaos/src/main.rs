@@ -16,6 +16,7 @@ use onward_chaos::storm;
 use onward_crash::effect::Pen;
 use onward_crash::flow::{self, Scene};
 use onward_crash::random::seed_of_now;
+use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "\
 Usage: scripts/chaos [OPTION VALUE]…
@@ -57,7 +58,11 @@ async fn play_chaos(given: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let options = options(given)?;
     let (seed, folder) = (options.seed, options.folder.clone());
     eprintln!("seed {seed}; effects and logs in {}", folder.display());
-    let verdict = play::play(options).await.map_err(|error| error.to_string())?;
+    // Dropped half-way, the play ends its workers and its server.
+    let verdict = tokio::select! {
+        verdict = play::play(options) => verdict.map_err(|error| error.to_string())?,
+        () = interrupted() => return Err("interrupted".into()),
+    };
     println!("{verdict}");
     if verdict.violations.is_empty() {
         std::fs::remove_dir_all(folder)?;
@@ -65,6 +70,20 @@ async fn play_chaos(given: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     }
     println!("to repeat it: scripts/chaos --seed {seed}, with the same other options");
     Ok(ExitCode::from(1))
+}
+
+/// Resolves when somebody asks this process to end.
+async fn interrupted() {
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+    }
 }
 
 fn options(given: &[String]) -> Result<Options, Box<dyn Error>> {
@@ -129,7 +148,7 @@ async fn serve(given: &[String]) -> Result<(), Box<dyn Error>> {
 
 async fn join(url: &str, scene: &Scene, lease: Duration) -> Result<Worker, onward::Error> {
     let onward = Onward::open(&format!("{url}{TIMES}")).await?;
-    let worker = bank::serve(flow::serve(onward.worker(), scene), url, &scene.pen);
+    let worker = bank::serve(flow::serve(onward.worker(), scene), &scene.pen);
     let worker = worker.concurrency(CONCURRENCY).lease(lease);
     worker.linger(flow::LINGER).start().await
 }

@@ -26,8 +26,8 @@ use crate::server::{self, Server};
 use crate::starting::{Counts, Starting};
 use crate::storm::{Choice, Deeds, Storm};
 
-/// One run in this many is a transfer of money.
-const TRANSFER_EVERY: u32 = 5;
+/// One run in this many moves money.
+const PAYMENT_EVERY: u32 = 5;
 
 /// One run in this many takes longer than a lease.
 const VIGIL_EVERY: u32 = 4;
@@ -178,13 +178,10 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
 /// The runs: most are short, some move money, and some are still under way when a stopped worker
 /// goes on.
 fn wanted(runs: u32) -> Vec<(Workflow<Input, Output>, Input)> {
-    let (transfers, vigils) = (runs / TRANSFER_EVERY, runs / VIGIL_EVERY);
-    let mut wanted = flow::round(0, runs - transfers - vigils);
-    wanted.extend(bank::round(transfers));
-    wanted.extend((0..vigils).map(|number| {
-        let key = format!("vigil-0-{number}");
-        (flow::VIGIL, Input { key, number: u64::from(number), laps: 0 })
-    }));
+    let (payments, vigils) = (runs / PAYMENT_EVERY, runs / VIGIL_EVERY);
+    let mut wanted = flow::round_of(&flow::ANYWHERE, 0, runs - payments - vigils);
+    wanted.extend(flow::round_of(&[bank::PAYMENT], 0, payments));
+    wanted.extend(flow::round_of(&[flow::VIGIL], 0, vigils));
     wanted
 }
 
@@ -201,10 +198,14 @@ impl Verdict {
         let effects = effect::read(&casting.effects())?;
         let mut violations: Vec<String> =
             audit::check(&changes).iter().map(ToString::to_string).collect();
-        violations.extend(audit::check_bodies(&changes, &effects).iter().map(ToString::to_string));
+        violations.extend(
+            audit::check_bodies(&changes, &effects, bank::is_transaction)
+                .iter()
+                .map(ToString::to_string),
+        );
         violations.extend(bank::check(&client, &wanted).await?);
         let wanted = wanted.into_iter().map(|(_, input)| input).collect();
-        let last = Snapshot::read(onward).await?;
+        let last = Snapshot::read(onward).await.map_err(|error| error.to_string())?;
         let mut states = BTreeMap::new();
         last.runs.iter().for_each(|(run, _)| *states.entry(run.state).or_default() += 1);
         let open = last.runs.iter().filter(|(run, _)| !run.state.is_final());

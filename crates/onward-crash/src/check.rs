@@ -4,10 +4,12 @@
 //! the library only, and assumes nothing about how the victims ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fmt;
 
 use onward::{Entry, Onward, Query, Record, Run, RunState};
 
+use crate::bank::{self, Ledger};
 use crate::effect::{Effect, Times};
 use crate::flow::{Input, Output, is_expected};
 
@@ -16,6 +18,8 @@ use crate::flow::{Input, Output, is_expected};
 pub struct Snapshot {
     /// The runs.
     pub runs: Vec<(Run, Vec<Record>)>,
+    /// The victim's own tables.
+    pub ledger: Ledger,
 }
 
 impl Snapshot {
@@ -23,7 +27,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn read(onward: &Onward) -> Result<Self, onward::Error> {
+    pub async fn read(onward: &Onward) -> Result<Self, Box<dyn Error>> {
         let mut runs = Vec::new();
         let mut query = Query::default();
         loop {
@@ -34,9 +38,11 @@ impl Snapshot {
                 runs.push((run, history));
             }
             if !page.more {
-                return Ok(Self { runs });
+                break;
             }
         }
+        let ledger = onward.store().sqlite_file().map(Ledger::read).transpose()?;
+        Ok(Self { runs, ledger: ledger.unwrap_or_default() })
     }
 
     fn records(&self) -> impl Iterator<Item = (String, &Record)> {
@@ -84,6 +90,12 @@ pub enum Breach {
     BeganTwice(String, u32),
     /// A body was told another step id than the run of its key has.
     OtherId(String, String),
+    /// A transfer was applied so often, and not once for its record.
+    Applied(String, usize),
+    /// An account does not hold what the transfers say.
+    Unbalanced(i64),
+    /// An order has no run, or a run no order.
+    Alone(String),
 }
 
 impl fmt::Display for Breach {
@@ -105,7 +117,9 @@ pub fn check(story: &Story) -> Vec<Breach> {
     breaches.extend(check_unworked(story));
     for before in story.before.values() {
         breaches.extend(check_kept(before, &story.last));
+        breaches.extend(bank::check(before));
     }
+    breaches.extend(bank::check(&story.last));
     breaches.extend(check_bodies(story));
     breaches.extend(check_ids(&story.effects, &chains));
     breaches
@@ -299,7 +313,7 @@ mod tests {
             done(3, "send"),
             done(4, "note"),
         ];
-        let early = Snapshot { runs: vec![(run(), history[..3].to_vec())] };
+        let early = Snapshot { runs: vec![(run(), history[..3].to_vec())], ..Snapshot::default() };
         let effects = vec![
             effect(1, "prepare", Times::AtLeastOnce),
             effect(1, "send", Times::AtMostOnce),
@@ -310,7 +324,7 @@ mod tests {
             wanted: vec![Input { key: KEY.to_owned(), number: 1, laps: 0 }],
             effects,
             before: BTreeMap::from([(1, Snapshot::default()), (2, early)]),
-            last: Snapshot { runs: vec![(run(), history)] },
+            last: Snapshot { runs: vec![(run(), history)], ..Snapshot::default() },
         }
     }
 
@@ -434,9 +448,12 @@ mod tests {
         let mut held = run();
         held.state = RunState::Running;
         held.worker = Some(WorkerId::from_u128(1));
-        let before = Snapshot { runs: vec![(held.clone(), vec![done(1, "prepare")])] };
+        let before = Snapshot {
+            runs: vec![(held.clone(), vec![done(1, "prepare")])],
+            ..Snapshot::default()
+        };
         let late = vec![done(1, "prepare"), done(2, "send")];
-        let after = Snapshot { runs: vec![(held, late)] };
+        let after = Snapshot { runs: vec![(held, late)], ..Snapshot::default() };
         assert_eq!(check_fenced(&before, &before), []);
         let breaches = check_fenced(&before, &after);
         assert!(matches!(breaches.as_slice(), [Breach::WroteLate(_, 2)]), "{breaches:?}");

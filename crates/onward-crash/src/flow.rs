@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use onward::{Ctx, Failure, Onward, Retry, RunHandle, WorkerBuilder, Workflow};
 use serde::{Deserialize, Serialize};
 
+use crate::bank::{self, TRANSFERS};
 use crate::effect::{Pen, Times};
 
 /// Steps one after the other, one of which fails at its first two tries.
@@ -22,6 +23,8 @@ pub const ONCE: Workflow<Input, Output> = Workflow::named("once");
 pub const FAN: Workflow<Input, Output> = Workflow::named("fan");
 /// A run that goes on as another, twice.
 pub const RELAY: Workflow<Input, Output> = Workflow::named("relay");
+/// Transfers of money in transactions, beside an ordinary step.
+pub const TRANSFER: Workflow<Input, Output> = Workflow::named("transfer");
 /// A step that goes on only when the test opens the gate.
 pub const GATE: Workflow<Input, Output> = Workflow::named("gate");
 
@@ -29,8 +32,11 @@ pub const GATE: Workflow<Input, Output> = Workflow::named("gate");
 /// another executes it.
 pub const VIGIL: Workflow<Input, Output> = Workflow::named("vigil");
 
+/// The workflows that any store can serve and that need nobody to open a gate.
+pub const ANYWHERE: [Workflow<Input, Output>; 5] = [CHAIN, NAP, ONCE, FAN, RELAY];
+
 /// The workflows that a victim starts by itself.
-const OWN: [Workflow<Input, Output>; 5] = [CHAIN, NAP, ONCE, FAN, RELAY];
+const OWN: [Workflow<Input, Output>; 6] = [CHAIN, NAP, ONCE, FAN, RELAY, TRANSFER];
 
 /// How long a parking sleep takes; longer than [`LINGER`].
 const NAP_TIME: Duration = Duration::from_millis(60);
@@ -40,6 +46,9 @@ pub const LINGER: Duration = Duration::from_millis(20);
 
 /// How long the shortest step of a vigil takes.
 const VIGIL_TIME: Duration = Duration::from_millis(600);
+
+/// Transfers of a run one after the other: so many that the victim can die at several of them.
+const INSTALMENTS: u32 = 6;
 
 /// How long a body waits at the gate before it gives up, so that a failed test leaves nobody.
 const GATE_PATIENCE: Duration = Duration::from_secs(60);
@@ -69,8 +78,17 @@ pub struct Output {
 
 /// The runs of one round: each with its workflow and its input.
 pub fn round(round: u32, runs: u32) -> Vec<(Workflow<Input, Output>, Input)> {
+    round_of(&OWN, round, runs)
+}
+
+/// The runs of one round of these workflows.
+pub fn round_of(
+    workflows: &[Workflow<Input, Output>],
+    round: u32,
+    runs: u32,
+) -> Vec<(Workflow<Input, Output>, Input)> {
     let own = (0..runs).map(|number| {
-        let workflow = OWN[number as usize % OWN.len()].clone();
+        let workflow = workflows[number as usize % workflows.len()].clone();
         let key = format!("{}-{round}-{number}", workflow.name());
         (workflow, Input { key, number: u64::from(number), laps: 2 })
     });
@@ -99,7 +117,10 @@ pub fn is_expected(input: &Input, output: &Output) -> bool {
         Some("fan") => output.total == input.number * 3 && ["hare", "tortoise"].contains(&way),
         Some("relay") => output.total == input.number + 6 && way.is_empty(),
         Some("vigil") => output.total == input.number + 2 && way.is_empty(),
-        Some("transfer") => output.total == input.number && way.is_empty(),
+        Some("payment") => output.total == input.number && way.is_empty(),
+        Some("transfer") => {
+            output.total == input.number * 3 + 1 && ["pay", "fee", "tell"].contains(&way)
+        }
         Some("gate") => output.total == input.number + 2 && way.is_empty(),
         _ => false,
     }
@@ -122,6 +143,7 @@ pub fn serve(worker: WorkerBuilder, scene: &Scene) -> WorkerBuilder {
         .serve(ONCE, with(scene, once))
         .serve(FAN, with(scene, fan))
         .serve(RELAY, with(scene, relay))
+        .serve(TRANSFER, with(scene, transfer))
         .serve(GATE, with(scene, gate))
         .serve(VIGIL, with(scene, vigil))
 }
@@ -208,6 +230,36 @@ async fn relay(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> 
         0 => plain(two),
         laps => ctx.continue_as(&Input { number: two, laps: laps - 1, ..input }),
     }
+}
+
+async fn transfer(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
+    let quote = ctx.step("quote", |step| scene.work(&input, step, input.number + 1)).await?;
+    let moving = |name: &'static str| {
+        let (scene, input) = (scene.clone(), input.clone());
+        ctx.sqlite_transaction(name, move |db, step| {
+            scene.pen.write(&input.key, step, Times::AtLeastOnce)?;
+            bank::transfer(db, step, input.number)?;
+            Ok::<_, Failure>(input.number)
+        })
+    };
+    let (mut pay, mut fee) = (moving(TRANSFERS[0]), moving(TRANSFERS[1]));
+    let mut tell = ctx.step("tell", |step| scene.work(&input, step, 0));
+    let (way, first) = tokio::select! {
+        won = &mut pay => ("pay", won?),
+        won = &mut fee => ("fee", won?),
+        won = &mut tell => ("tell", won?),
+    };
+    // A function that chose otherwise on replay would leave this step's record behind.
+    let crown = ctx.step(format!("crown {way}"), |step| scene.work(&input, step, quote)).await?;
+    let rest = match way {
+        "pay" => fee.await? + tell.await?,
+        "fee" => pay.await? + tell.await?,
+        _ => pay.await? + fee.await?,
+    };
+    for _ in 0..INSTALMENTS {
+        moving(TRANSFERS[2]).await?;
+    }
+    Ok(Output { total: crown + first + rest, way: way.to_owned() })
 }
 
 async fn gate(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {

@@ -2,8 +2,9 @@
 //!
 //! The victim (`main.rs`) serves the workflows of [`flow`], whose step bodies leave a line in a
 //! file ([`effect`]). The tests kill it, start it again, and let [`check`] compare what the bodies
-//! did with what the store says.
+//! did with what the store says, and what transactions did to the victim's own tables ([`bank`]).
 
+pub mod bank;
 pub mod check;
 pub mod effect;
 pub mod flow;

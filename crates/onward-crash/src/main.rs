@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use onward::Onward;
+use onward_crash::bank;
 use onward_crash::effect::Pen;
 use onward_crash::flow::{self, Scene};
 
@@ -32,6 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         gate: arguments.effects.with_extension("gate"),
     };
     let onward = Onward::open(&format!("sqlite:{}", arguments.database)).await?;
+    let mut db = bank::open(arguments.database.as_ref())?;
     let worker = flow::serve(onward.worker(), &scene)
         .concurrency(CONCURRENCY)
         .lease(arguments.lease)
@@ -43,6 +45,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut handles = Vec::new();
     for (workflow, input) in flow::round(round, runs) {
+        // A second start, whose key is the order's, only gives the handle.
+        if workflow.name() == flow::TRANSFER.name() {
+            bank::order(&onward, &mut db, &input)?;
+        }
         handles.push(flow::start(&onward, workflow, &input).await?);
     }
     for handle in handles {

@@ -2,6 +2,7 @@
 //!
 //! Owns: [`Failure`]. Never an `Error`: that is what lets every error become a failure with `?`.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::ops::Deref;
@@ -76,6 +77,13 @@ impl Failure {
     /// A failure that the engine makes.
     pub(crate) fn engine(code: Code, message: impl Into<String>) -> Self {
         Self::of(code, message.into(), code.is_retryable())
+    }
+
+    /// What a panic in user code becomes.
+    pub(crate) fn of_panic(panic: Box<dyn Any + Send>) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::engine(Code::Panic, text.unwrap_or_else(|| "a value that is no text".to_owned()))
     }
 
     fn of(code: Code, mut message: String, retryable: bool) -> Self {

@@ -56,7 +56,7 @@ mod workflow;
 
 pub use client::{Onward, Progress, Refusal, RunHandle, Start, StartMany, StartedMany};
 pub use clock::{Clock, SystemClock, TestClock, Timestamp};
-pub use ctx::{Ctx, Sleep, Step, StepFuture};
+pub use ctx::{Ctx, Sleep, Step, StepFuture, TransactionFuture};
 pub use error::{Code, Error};
 pub use failure::{Failure, FailureData};
 pub use id::{RunId, Uuid, WorkerId};
@@ -68,6 +68,13 @@ pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, Wor
 pub use why::{Why, why};
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::Workflow;
+
+/// The SQLite binding that the store is built on, so that a program's own SQL, in
+/// [`Ctx::sqlite_transaction`] and [`Start::in_sqlite`], is of the same version.
+#[cfg(feature = "sqlite")]
+pub use rusqlite;
+#[cfg(feature = "postgres")]
+pub use tokio_postgres;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]

@@ -101,6 +101,10 @@ pub const SHUTDOWN_GRACE_DEFAULT: Duration = Duration::from_secs(25);
 /// tidy up.
 pub const CANCEL_GRACE_DEFAULT: Duration = Duration::from_secs(5);
 
+/// How long the body of a transactional step may take, and half a lease if that is shorter: it
+/// holds up every other write of its store, renewals included, and a lease must survive it.
+pub const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// Waits that end within this time do not park the run: parking and claiming again costs two
 /// commits, which a short retry is not worth.
 pub const LINGER_DEFAULT: Duration = Duration::from_secs(1);

@@ -13,6 +13,9 @@ use onward::{Ctx, Failure};
 
 use theatre::{Script, Shuffle, crash_everywhere};
 
+#[cfg(feature = "sqlite")]
+use theatre::crash_everywhere_in_sqlite;
+
 /// A step that takes a shuffled time, and notes when its result is delivered.
 async fn noted(ctx: &Ctx, shuffle: &Shuffle, name: &str) -> Result<String, Failure> {
     let value = ctx
@@ -176,4 +179,63 @@ fn parked_timers_fire_in_the_same_order_again() {
         })
     };
     crash_everywhere(script);
+}
+
+/// A transaction that leaves its name, after a shuffled time on the writer's thread.
+#[cfg(feature = "sqlite")]
+async fn kept(ctx: &Ctx, shuffle: &Shuffle, name: &str) -> Result<String, Failure> {
+    let (body, owned) = (shuffle.clone(), name.to_owned());
+    let value = ctx
+        .sqlite_transaction(name, move |db, _| {
+            std::thread::sleep(body.pause() / 4);
+            db.execute("insert into notes values (?1)", [&owned])?;
+            Ok::<_, Failure>(format!("{owned} by {}", body.attempt()))
+        })
+        .await?;
+    shuffle.note(name);
+    Ok(value)
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn join_over_transactions_chooses_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let plain = async {
+                let first = noted(&ctx, &shuffle, "plain 1").await?;
+                Ok::<_, Failure>(vec![first, noted(&ctx, &shuffle, "plain 2").await?])
+            };
+            let keeping = async |name: &str| {
+                let first = kept(&ctx, &shuffle, &format!("keep {name} 1")).await?;
+                let second = noted(&ctx, &shuffle, &format!("{name} 2")).await?;
+                let third = kept(&ctx, &shuffle, &format!("keep {name} 3")).await?;
+                Ok::<_, Failure>(vec![first, second, third])
+            };
+            let (plain, a, b) = tokio::join!(plain, keeping("a"), keeping("b"));
+            Ok([plain?, a?, b?].concat())
+        })
+    };
+    crash_everywhere_in_sqlite(script);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn select_over_transactions_chooses_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let mut won = Vec::new();
+            for round in 1..=3 {
+                let names = ["keep left", "right", "keep other"];
+                let [left, right, other] = names.map(|name| format!("{name} {round}"));
+                won.push(tokio::select! {
+                    left = kept(&ctx, &shuffle, &left) => left?,
+                    right = noted(&ctx, &shuffle, &right) => right?,
+                    other = kept(&ctx, &shuffle, &other) => other?,
+                });
+            }
+            won.push(kept(&ctx, &shuffle, "keep last").await?);
+            Ok(won)
+        })
+    };
+    crash_everywhere_in_sqlite(script);
 }

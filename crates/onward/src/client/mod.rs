@@ -4,6 +4,8 @@
 //! process that has a free place, so that start and claim share a commit.
 
 mod handle;
+#[cfg(feature = "sqlite")]
+mod inside;
 mod open;
 mod start;
 mod start_many;

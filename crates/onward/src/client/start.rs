@@ -170,7 +170,12 @@ impl<O> Start<O> {
 
     start_options!();
 
-    fn new_run(self) -> Result<NewRun, Error> {
+    #[cfg(feature = "sqlite")]
+    pub(super) fn client(&self) -> &Arc<Inner> {
+        &self.client
+    }
+
+    pub(super) fn new_run(self) -> Result<NewRun, Error> {
         let input = self.input?;
         let key = match self.key {
             Some(key) => Some((key, self.fingerprint.unwrap_or_else(|| input.fingerprint()))),
@@ -291,7 +296,11 @@ fn release_unknown(client: &Arc<Inner>, lease: Lease) {
 
 /// The error of a refused start, which names the key as well as the run that has it.
 pub(super) fn refused(error: store::Error, key: Option<&str>) -> Error {
-    let error = Error::from(error);
+    with_key(Error::from(error), key)
+}
+
+/// Names the key in an error that is about it.
+pub(super) fn with_key(error: Error, key: Option<&str>) -> Error {
     match (error.code(), key) {
         (Code::KeyConflict | Code::KeyTaken, Some(key)) => error.about(format!("key {key:?}")),
         _ => error,

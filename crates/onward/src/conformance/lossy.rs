@@ -4,15 +4,16 @@
 //! process that dies before or after a write. Never changes a write.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::store::{
     Answer, Claim, Claims, Duplicates, Error, HistoryPage, Lease, NewRun, NewWorker, Outage, Prune,
-    Pruned, Query, RunPage, Settle, Settled, Started, Stats, Store, Sweep, Swept, Topic, Waiter,
-    Which,
+    Pruned, Query, RunPage, Settle, Settled, Started, Stats, Store, Sweep, Swept, Topic, Transact,
+    Transacted, Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -34,6 +35,12 @@ pub struct LossyStore {
     inner: Arc<dyn Store>,
     /// How many answers are still to be lost.
     losses: AtomicUsize,
+    /// How many answers to transactions are still to be lost.
+    transaction_losses: AtomicUsize,
+    /// Whether each kind of [`Held`] is held back.
+    held: [watch::Sender<bool>; 3],
+    /// How many of each kind were asked for.
+    asked: [AtomicUsize; 3],
     /// How many writes are still done before the store goes silent, and on which side of the
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
@@ -49,6 +56,17 @@ pub enum Death {
     After,
 }
 
+/// What can be held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The answers to [`Store::record`].
+    Records,
+    /// The answers to [`Store::transact`].
+    Transactions,
+    /// [`Store::transact`] itself: nothing is done yet.
+    TransactionsBefore,
+}
+
 /// What becomes of a write.
 enum Fate {
     Answered,
@@ -59,7 +77,15 @@ enum Fate {
 impl LossyStore {
     /// A store that does what `inner` does, and loses no answer until it is told to.
     pub fn around(inner: Arc<dyn Store>) -> Self {
-        Self { inner, losses: AtomicUsize::new(0), life: Mutex::default(), died: Notify::new() }
+        Self {
+            inner,
+            losses: AtomicUsize::new(0),
+            transaction_losses: AtomicUsize::new(0),
+            held: Default::default(),
+            asked: Default::default(),
+            life: Mutex::default(),
+            died: Notify::new(),
+        }
     }
 
     /// The store around which this one is.
@@ -70,6 +96,27 @@ impl LossyStore {
     /// Loses the answers to the next `count` writes.
     pub fn lose_next(&self, count: usize) {
         self.losses.store(count, Ordering::SeqCst);
+    }
+
+    /// Loses the answers to the next `count` transactions.
+    pub fn lose_next_transactions(&self, count: usize) {
+        self.transaction_losses.store(count, Ordering::SeqCst);
+    }
+
+    /// Holds these back from here on until they are let go, so that a test can choose which of two
+    /// writes is done or answered first.
+    pub fn hold(&self, held: Held) {
+        self.held[held as usize].send_replace(true);
+    }
+
+    /// How many such writes were done or begun so far.
+    pub fn asked(&self, held: Held) -> usize {
+        self.asked[held as usize].load(Ordering::SeqCst)
+    }
+
+    /// Lets go of what was held back, and of what is to come.
+    pub fn let_go(&self, held: Held) {
+        self.held[held as usize].send_replace(false);
     }
 
     /// Whether every answer that was to be lost is lost.
@@ -99,22 +146,13 @@ impl LossyStore {
             }
             *writes -= 1;
         }
-        let lost = (self.losses)
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
-            .is_ok();
-        if lost { Fate::AnswerLost } else { Fate::Answered }
+        if is_one_lost(&self.losses) { Fate::AnswerLost } else { Fate::Answered }
     }
 
     fn write<'a, T: Send + 'a>(&'a self, write: impl FnOnce() -> Answer<'a, T>) -> Answer<'a, T> {
         match self.fate() {
             Fate::Answered => write(),
-            Fate::AnswerLost => {
-                let answer = write();
-                Box::pin(async move {
-                    drop(answer.await);
-                    Err(Error::Unavailable(Outage::NoAnswer, "the answer was lost".into()))
-                })
-            }
+            Fate::AnswerLost => lost(write()),
             Fate::Silent(death) => {
                 let answer = (death == Death::After).then(write);
                 Box::pin(async move {
@@ -129,6 +167,38 @@ impl LossyStore {
     }
 }
 
+impl LossyStore {
+    fn answer_later<'a, T: Send + 'a>(
+        &'a self,
+        held: Held,
+        answer: Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        Box::pin(async move {
+            let answer = answer.await;
+            self.free(held).await;
+            answer
+        })
+    }
+
+    async fn free(&self, held: Held) {
+        // The gate is the store's own, so it is there.
+        let _ = self.held[held as usize].subscribe().wait_for(|held| !held).await;
+    }
+}
+
+/// Waits for an answer, and loses it.
+fn lost<'a, T: Send + 'a>(answer: Answer<'a, T>) -> Answer<'a, T> {
+    Box::pin(async move {
+        drop(answer.await);
+        Err(Error::Unavailable(Outage::NoAnswer, "the answer was lost".into()))
+    })
+}
+
+fn is_one_lost(losses: &AtomicUsize) -> bool {
+    let less = |left: usize| left.checked_sub(1);
+    losses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+}
+
 impl fmt::Debug for LossyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LossyStore").field("inner", &self.inner).finish_non_exhaustive()
@@ -138,6 +208,10 @@ impl fmt::Debug for LossyStore {
 impl Store for LossyStore {
     fn clock(&self) -> &dyn Clock {
         self.inner.clock()
+    }
+
+    fn sqlite_file(&self) -> Option<&Path> {
+        self.inner.sqlite_file()
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
@@ -161,7 +235,23 @@ impl Store for LossyStore {
     }
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
-        self.write(|| self.inner.record(lease, records))
+        self.asked[Held::Records as usize].fetch_add(1, Ordering::SeqCst);
+        let answer = self.write(|| self.inner.record(lease, records));
+        self.answer_later(Held::Records, answer)
+    }
+
+    fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
+        let asked = |held: Held| self.asked[held as usize].fetch_add(1, Ordering::SeqCst);
+        asked(Held::TransactionsBefore);
+        Box::pin(async move {
+            self.free(Held::TransactionsBefore).await;
+            asked(Held::Transactions);
+            let answer = self.write(|| self.inner.transact(transact));
+            if is_one_lost(&self.transaction_losses) {
+                return lost(answer).await;
+            }
+            self.answer_later(Held::Transactions, answer).await
+        })
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {

@@ -63,7 +63,7 @@ pub mod stuck;
 pub mod sweep;
 pub mod wait;
 
-pub use lossy::{Death, LossyStore};
+pub use lossy::{Death, Held, LossyStore};
 pub use stage::{Harness, Snapshot, Stage};
 
 /// Makes one test of every case, on stores that the given [`Harness`] opens.

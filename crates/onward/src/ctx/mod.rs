@@ -6,6 +6,7 @@
 mod body;
 mod sleep;
 mod step;
+mod transaction;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 pub use body::Step;
 pub use sleep::Sleep;
 pub use step::StepFuture;
+pub use transaction::TransactionFuture;
 
 use crate::driver::board::Board;
 use crate::limits::DURATION_MAX;

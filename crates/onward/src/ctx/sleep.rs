@@ -62,7 +62,8 @@ impl Future for Sleep {
                 let advice = Code::HistoryFull.advice();
                 self.board.trouble(Code::HistoryFull, advice.to_owned());
             }
-            Told::Wait => {}
+            // Only a transaction is told that it failed.
+            Told::Wait | Told::Failed(_) => {}
         }
         Poll::Pending
     }

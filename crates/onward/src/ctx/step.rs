@@ -1,7 +1,8 @@
 //! A step: builder and future in one.
 //!
-//! Owns: [`Step`] and [`StepFuture`]: the body, its tries, and what each of them reports. Never
-//! writes to the store: results go to the board, and come back when it is their turn.
+//! Owns: [`StepFuture`]: the body, its tries, and what each of them reports. Never writes to the
+//! store: results go to the board, and come back when it is their turn. A transaction goes to the
+//! board as a whole, and so does its record.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,16 +18,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::body::Step;
-use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
-use crate::driver::panic_failure;
+use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told, Transaction};
 use crate::driver::past::PastStep;
 use crate::driver::wake::{BodyWaker, Here};
 use crate::model::step_id;
 use crate::retry::Tried;
-use crate::store::BoxFuture;
+use crate::store::{BoxFuture, TransactionBody};
 use crate::{Code, Entry, Failure, Json, Record, Retry, Timestamp};
 
-type Body<'a, T> = Box<dyn Fn(Step) -> BoxFuture<'a, Result<T, Failure>> + Send + 'a>;
+/// What a step executes.
+pub(super) enum Body<'a, T> {
+    /// A future, polled in place.
+    Future(Box<dyn Fn(Step) -> BoxFuture<'a, Result<T, Failure>> + Send + 'a>),
+    /// A transaction, executed by the store.
+    Transaction(Box<dyn Fn(Step) -> TransactionBody + Send + 'a>),
+}
 
 /// A step that is being set up or awaited; made by [`Ctx::step`](crate::Ctx::step).
 #[must_use = "a step does nothing until it is awaited"]
@@ -60,6 +66,8 @@ struct Asked {
     /// The number of the try that is next or under way.
     try_number: u32,
     first_began_at: Option<Timestamp>,
+    /// When the try under way began.
+    began_at: Timestamp,
     next_at: Option<Timestamp>,
     begun: Begun,
 }
@@ -79,7 +87,6 @@ struct Executing<'a, T> {
     future: BoxFuture<'a, Result<T, Failure>>,
     wake: Arc<BodyWaker>,
     waker: Waker,
-    began_at: Timestamp,
 }
 
 // The future never hands out a pin to one of its own fields.
@@ -95,12 +102,16 @@ where
         F: Fn(Step) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, E>> + Send + 'a,
     {
-        let misuse = board.check_place().err();
-        let number = if misuse.is_none() { board.take_number(&name) } else { 0 };
-        let body: Body<'a, T> = Box::new(move |step| {
+        let body = Body::Future(Box::new(move |step| {
             let body = body(step);
             Box::pin(async move { body.await.map_err(Into::into) })
-        });
+        }));
+        Self::of_body(board, name, body)
+    }
+
+    pub(super) fn of_body(board: Arc<Board>, name: Cow<'a, str>, body: Body<'a, T>) -> Self {
+        let misuse = board.check_place().err();
+        let number = if misuse.is_none() { board.take_number(&name) } else { 0 };
         Self {
             board,
             name,
@@ -222,6 +233,11 @@ where
                 self.proceed();
                 Poll::Pending
             }
+            Told::Failed(failure) => {
+                let began_at = asked.began_at;
+                self.fail(failure, began_at);
+                Poll::Pending
+            }
         }
     }
 
@@ -265,24 +281,30 @@ where
     }
 
     fn execute(&mut self, now: Timestamp) {
-        let Some(asked) = &self.asked else { return };
+        let Some(asked) = &mut self.asked else { return };
+        asked.began_at = now;
         let step = Step {
             id: format!("{}/{}", self.board.run, asked.step).into(),
             run: self.board.run,
             try_number: asked.try_number,
             cancelled: self.board.cancelled(),
         };
+        let body = match &self.body {
+            Body::Future(body) => body,
+            Body::Transaction(body) => {
+                return self.board.transact(asked.transaction(body(step)));
+            }
+        };
         let _here = Here::enter(Here::Body(self.board.wakes.token));
-        let body = &self.body;
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(step)));
         let future = match (made, self.timeout) {
             (Ok(future), None) => future,
             (Ok(future), Some(limit)) => Box::pin(limited(limit, future)),
-            (Err(panic), _) => Box::pin(std::future::ready(Err(panic_failure(panic)))),
+            (Err(panic), _) => Box::pin(std::future::ready(Err(Failure::of_panic(panic)))),
         };
         let wake = BodyWaker::new(Arc::clone(&self.board.wakes), asked.leaf);
         let waker = Waker::from(Arc::clone(&wake));
-        self.executing = Some(Executing { future, wake, waker, began_at: now });
+        self.executing = Some(Executing { future, wake, waker });
     }
 
     /// Polls the body, if it asked for it.
@@ -296,10 +318,10 @@ where
             let mut cx = Context::from_waker(&executing.waker);
             let future = executing.future.as_mut();
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
-            polled.unwrap_or_else(|panic| Poll::Ready(Err(panic_failure(panic))))
+            polled.unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(panic))))
         };
-        if let Poll::Ready(result) = polled {
-            let began_at = executing.began_at;
+        if let (Poll::Ready(result), Some(asked)) = (polled, &self.asked) {
+            let began_at = asked.began_at;
             self.executing = None;
             match result {
                 Ok(value) => self.succeed(&value, began_at),
@@ -311,20 +333,12 @@ where
     /// Reports a success. The value that the workflow gets is read back from what is recorded, so
     /// that it is the same one that a replay gets.
     fn succeed(&mut self, value: &T, began_at: Timestamp) {
-        let stored = Json::of(value).and_then(|json| Ok((json.read::<T>()?, json)));
-        match (stored, &self.asked) {
+        match (recordable(value), &self.asked) {
             (Ok((value, json)), Some(asked)) => {
                 self.kept = Some(Ok(value));
                 self.board.report(asked.draft(Entry::Done(json), began_at), Then::Record);
             }
-            (Err(error), _) => {
-                let code = match error.code() {
-                    Code::TypeMismatch => Code::NotSerializable,
-                    code => code,
-                };
-                let message = format!("the step's result cannot be recorded: {error}");
-                self.fail(Failure::engine(code, message), began_at);
-            }
+            (Err(failure), _) => self.fail(failure, began_at),
             (Ok(_), None) => {}
         }
     }
@@ -402,9 +416,16 @@ impl Asked {
             step,
             try_number: known.tries + 1,
             first_began_at: known.first_began_at,
+            began_at: Timestamp::from_millis(0),
             next_at: known.next_at,
             begun: if known.open { Begun::Before } else { Begun::No },
         }
+    }
+
+    fn transaction(&self, body: TransactionBody) -> Transaction {
+        let (leaf, step) = (self.leaf, Arc::clone(&self.step));
+        let Asked { try_number, began_at, .. } = *self;
+        Transaction { leaf, step, body, try_number, began_at }
     }
 
     fn draft(&self, entry: Entry, began_at: Timestamp) -> Draft {
@@ -427,6 +448,21 @@ impl<T> fmt::Debug for StepFuture<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StepFuture").field("name", &self.name).finish()
     }
+}
+
+/// A result as it is recorded, and read back from that.
+pub(super) fn recordable<T>(value: &T) -> Result<(T, Json), Failure>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let stored = Json::of(value).and_then(|json| Ok((json.read::<T>()?, json)));
+    stored.map_err(|error| {
+        let code = match error.code() {
+            Code::TypeMismatch => Code::NotSerializable,
+            code => code,
+        };
+        Failure::engine(code, format!("the step's result cannot be recorded: {error}"))
+    })
 }
 
 async fn limited<T>(

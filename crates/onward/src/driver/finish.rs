@@ -49,6 +49,9 @@ impl Driver {
                 }
             }
         }
+        if self.let_transactions_end().await.is_err() {
+            return Drove::LeaseLost;
+        }
         if parks {
             failpoint::hit("park.before");
         }

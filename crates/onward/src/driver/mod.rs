@@ -5,16 +5,16 @@
 //! that led to it are durable.
 //!
 //! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
-//! store) and `finish` (how an attempt ends).
+//! store), `transact` (transactions on their way) and `finish` (how an attempt ends).
 
 pub(crate) mod board;
 mod finish;
 pub(crate) mod past;
 mod round;
 mod send;
+mod transact;
 pub(crate) mod wake;
 
-use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -23,16 +23,17 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use self::board::Board;
+use self::board::{Board, Known};
 pub(crate) use self::finish::output;
 use self::past::Past;
 use self::round::Round;
 use self::send::InFlight;
 pub(crate) use self::send::pauses;
+use self::transact::Transactions;
 use self::wake::{FunctionWaker, Here, Wakes};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
-use crate::store::{BoxFuture, Claimed, End, Lease, Settle, Store};
+use crate::store::{self, BoxFuture, Claimed, End, Lease, Settle, Store};
 use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
 
@@ -112,6 +113,19 @@ enum Verdict {
     LeaseLost,
 }
 
+impl Verdict {
+    /// What a write means for the attempt that the store refuses.
+    fn of_refused(error: store::Error) -> Self {
+        match error {
+            store::Error::LeaseLost => Verdict::LeaseLost,
+            error => {
+                let detail = error.to_string();
+                Verdict::Stuck(crate::Error::from(error).code(), detail)
+            }
+        }
+    }
+}
+
 /// One execution of a run.
 pub(crate) struct Driver {
     setting: Setting,
@@ -122,11 +136,10 @@ pub(crate) struct Driver {
     waker: Waker,
     deadline_at: Option<Timestamp>,
     wakes_seen: u64,
-    last_seq: u64,
-    last_at: Timestamp,
     /// A result that the function has seen and that is not sent yet.
     eager: Option<Record>,
     in_flight: Option<InFlight>,
+    transactions: Transactions,
     /// Steps recorded under other builds that the function did not ask for.
     unasked: Vec<String>,
     /// When to look again by the store's clock, and the timer for it.
@@ -190,12 +203,13 @@ impl Driver {
         let mut builds = claimed.builds;
         builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
-        let board = Board::new(run.id, Arc::clone(&setting.store), past, used, now);
+        let known = Known { past, used, now, last: (claimed.last_seq, last_at) };
+        let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let ctx = Ctx::new(Arc::clone(&board));
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
         let function = match made {
             Ok(function) => function?,
-            Err(panic) => Box::pin(std::future::ready(Err(panic_failure(panic)))),
+            Err(panic) => Box::pin(std::future::ready(Err(Failure::of_panic(panic)))),
         };
         let _ = control.wakes.set(Arc::clone(&board.wakes));
         Ok(Self {
@@ -204,10 +218,9 @@ impl Driver {
             function: Some(Box::pin(tokio::task::coop::unconstrained(function))),
             deadline_at: run.deadline_at,
             wakes_seen: run.wakes,
-            last_seq: claimed.last_seq,
-            last_at,
             eager: None,
             in_flight: None,
+            transactions: Transactions::new(),
             unasked: Vec::new(),
             alarm: None,
             stopping: None,
@@ -227,6 +240,7 @@ impl Driver {
                 Round::Over(verdict) => return verdict,
             }
             self.send();
+            self.transact();
             if let Some(verdict) = self.is_over() {
                 return verdict;
             }
@@ -264,7 +278,7 @@ impl Driver {
     /// Whether nothing is left to do in this attempt: it was told to stop and no body is
     /// executing, or all it waits for are times that lie ahead.
     fn is_over(&mut self) -> Option<Verdict> {
-        if self.in_flight.is_some() {
+        if self.in_flight.is_some() || !self.transactions.is_empty() {
             return None;
         }
         if let Some(stopping) = &self.stopping {
@@ -313,6 +327,9 @@ impl Driver {
         if let Poll::Ready(answer) = self.poll_answer(cx) {
             return Poll::Ready(answer);
         }
+        if let Poll::Ready(answer) = self.poll_transactions(cx) {
+            return Poll::Ready(answer);
+        }
         if let Some(Stopping { stop, grace: Some(grace) }) = &mut self.stopping
             && grace.as_mut().poll(cx).is_ready()
         {
@@ -347,11 +364,4 @@ fn drop_user_code(function: &mut Option<Function>) {
     if std::panic::catch_unwind(AssertUnwindSafe(|| drop(function))).is_err() {
         tracing::error!("a destructor of a workflow function panicked");
     }
-}
-
-/// What a panic in user code becomes.
-pub(crate) fn panic_failure(panic: Box<dyn Any + Send>) -> Failure {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    Failure::engine(Code::Panic, text.unwrap_or_else(|| "a value that is no text".to_owned()))
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::board::Trouble;
 use super::past::{Leftover, listed};
 use super::wake::Here;
-use super::{Driver, Stop, Verdict, panic_failure};
+use super::{Driver, Stop, Verdict};
 use crate::limits::{BLOCKING_POLL_WARN, RESTLESS_POLLS_MAX};
 use crate::{Code, Failure, Json};
 
@@ -100,7 +100,7 @@ impl Driver {
         let returned: Result<Json, Failure> = match polled {
             Ok(Poll::Pending) => return None,
             Ok(Poll::Ready(returned)) => returned,
-            Err(panic) => Err(panic_failure(panic)),
+            Err(panic) => Err(Failure::of_panic(panic)),
         };
         // A cancelled run stays cancelled, whatever its function says at the last moment.
         match &self.stopping {
@@ -119,7 +119,7 @@ impl Driver {
             return false;
         }
         let Some(draft) = self.board.take_drafts().pop() else { return false };
-        let (placed, record) = self.place(draft);
+        let (placed, record) = self.board.place(draft);
         self.board.recorded(placed);
         self.eager = Some(record);
         true

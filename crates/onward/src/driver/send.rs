@@ -1,13 +1,13 @@
 //! Records on their way to the store.
 //!
-//! Owns: a record's place in the history, and the one write that is on its way. Never reads what
-//! became of a write whose answer was lost: it writes the same again.
+//! Owns: the one write that is on its way. Never reads what became of a write whose answer was
+//! lost: it writes the same again.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::board::{Draft, Placed};
+use super::board::Placed;
 use super::wake::Here;
 use super::{Driver, Verdict};
 use crate::Record;
@@ -36,22 +36,6 @@ impl InFlight {
 }
 
 impl Driver {
-    /// Gives a draft its place in the run's history.
-    pub(super) fn place(&mut self, draft: Draft) -> (Placed, Record) {
-        self.last_seq += 1;
-        self.last_at = self.last_at.max(self.setting.store.clock().now());
-        let (leaf, kind) = (draft.leaf, draft.entry.kind());
-        let placed = Placed { leaf, seq: self.last_seq, at: self.last_at, kind };
-        let record = Record {
-            try_number: draft.try_number,
-            attempt: self.lease.attempt,
-            began_at: draft.began_at,
-            foreign: self.board.wakes.take_foreign(),
-            ..Record::new(self.last_seq, &*draft.step, draft.entry, self.last_at)
-        };
-        (placed, record)
-    }
-
     /// Sends what is to be recorded, if nothing is on its way: what comes in meanwhile goes
     /// together with the next write.
     pub(super) fn send(&mut self) {
@@ -63,7 +47,7 @@ impl Driver {
         let mut records: Vec<Record> = eager.into_iter().collect();
         let mut placed = Vec::new();
         for draft in self.board.take_drafts() {
-            let (place, record) = self.place(draft);
+            let (place, record) = self.board.place(draft);
             placed.push(place);
             records.push(record);
         }
@@ -79,7 +63,7 @@ impl Driver {
     pub(super) fn unsent(&mut self) -> Vec<Record> {
         let mut records: Vec<Record> = self.eager.take().into_iter().collect();
         for draft in self.board.take_drafts() {
-            records.push(self.place(draft).1);
+            records.push(self.board.place(draft).1);
         }
         records
     }
@@ -101,11 +85,7 @@ impl Driver {
                 in_flight.placed.into_iter().for_each(|placed| self.board.recorded(placed));
                 Poll::Ready(Ok(()))
             }
-            Err(store::Error::LeaseLost) => Poll::Ready(Err(Verdict::LeaseLost)),
-            Err(error) => {
-                let detail = error.to_string();
-                Poll::Ready(Err(Verdict::Stuck(crate::Error::from(error).code(), detail)))
-            }
+            Err(error) => Poll::Ready(Err(Verdict::of_refused(error))),
         }
     }
 }

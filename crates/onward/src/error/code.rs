@@ -102,6 +102,10 @@ codes! {
         "The run failed. The failure says why; retry continues from the step that failed.";
     RunCancelled = "run_cancelled", false,
         "The run was cancelled.";
+    NoTransaction = "no_transaction", false,
+        "The connection has no transaction open that a run could be started in. Begin one first.";
+    OtherDatabase = "other_database", false,
+        "The connection is not to the store's own database. Open it on the file of the store.";
 
     // Workers.
     LeaseLost = "lease_lost", true,
@@ -120,6 +124,12 @@ codes! {
         "User code panicked. The message is the panic's.";
     Timeout = "timeout", true,
         "A try of a step took longer than its timeout.";
+    TransactionTimeout = "transaction_timeout", true,
+        "The body of a transaction took too long and was undone. Move its slow part to a step.";
+    TransactionEnded = "transaction_ended", false,
+        "The body of a transaction ended it, so nothing was kept. Leave commit and rollback to ctx.";
+    TransactionUnsupported = "transaction_unsupported", false,
+        "This store has no such transactions. Use the store that it is for, or write ctx.step.";
     Interrupted = "interrupted", false,
         "The process ended inside an at-most-once step, so it is not executed again.";
     DeadlineExceeded = "deadline_exceeded", false,

@@ -12,20 +12,29 @@ mod postgres;
 pub(crate) mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod transact;
 mod verb;
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
+#[cfg(feature = "sqlite")]
+pub(crate) use sqlite::start_inside;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
+#[cfg(feature = "postgres")]
+pub use transact::PostgresBody;
+#[cfg(feature = "sqlite")]
+pub use transact::SqliteBody;
+pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
     Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
     HistoryPage, Lease, Mark, NewKey, NewRun, NewWorker, Prune, Pruned, Query, RunPage, Settle,
@@ -57,6 +66,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Duration::from_secs(5)
     }
 
+    /// The SQLite file that the store keeps, if it keeps one: what a user's own connection must be
+    /// to for a start in its transaction. No I/O.
+    fn sqlite_file(&self) -> Option<&Path> {
+        None
+    }
+
     /// Starts runs, each with its key in the same transaction. The answers are in the order of
     /// the runs; one refused run does not refuse the others. At most `START_BATCH_MAX` runs.
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>>;
@@ -81,6 +96,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Adds records to a run's history. A step ends once, and a try of it is recorded once; that
     /// each record has a number of its own is the holder's care.
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()>;
+
+    /// Executes the body of a transactional step and adds its record, in one transaction. The
+    /// checks come in the usual order: the step's record by this attempt is there → it is the
+    /// answer; the fence is not mine → `LeaseLost`, and the body does not execute. A store without
+    /// transactions for this kind of body refuses it, as is the case unless this is written.
+    fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
+        Box::pin(ready(Ok(transact.body.refused())))
+    }
 
     /// Ends an attempt, with its last records in the same transaction. A settled attempt leaves
     /// a trace, so that a late repeat is known after the run was claimed again.

@@ -82,6 +82,11 @@ impl Tenure {
         Ok(tenure)
     }
 
+    /// How long the lease lasts without renewal.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
     /// Renews once; returns the pause before the next time.
     fn renew(&self) -> Duration {
         let asked = Instant::now();

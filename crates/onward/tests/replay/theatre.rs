@@ -67,11 +67,75 @@ fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
+/// Where a play's runs are, and what is left of its transactions.
+trait House {
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Asserts that what the transactions wrote and what is recorded of them is the same.
+    fn check(&self, _history: &[Record]) {}
+}
+
+impl House for Arc<MemoryStore> {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(self) as Arc<dyn Store>
+    }
+}
+
+/// A SQLite file with a table of the play's own, in which each transaction leaves its name.
+#[cfg(feature = "sqlite")]
+struct Ledger {
+    store: Arc<onward::store::SqliteStore>,
+    db: onward::rusqlite::Connection,
+    _folder: tempfile::TempDir,
+}
+
+#[cfg(feature = "sqlite")]
+impl Ledger {
+    fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("play.db");
+        let store = Arc::new(onward::store::SqliteStore::open(&path).unwrap());
+        let db = onward::rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch("create table notes (step text not null)").unwrap();
+        Self { store, db, _folder: folder }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl House for Ledger {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn check(&self, history: &[Record]) {
+        let mut all = self.db.prepare("select step from notes order by step").unwrap();
+        let notes: Vec<String> =
+            all.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        let is_kept = |record: &&Record| {
+            record.step.starts_with("keep") && matches!(record.entry, Entry::Done(_))
+        };
+        let mut kept: Vec<_> = history.iter().filter(is_kept).map(|r| r.step.clone()).collect();
+        kept.sort();
+        assert_eq!(notes, kept, "each transaction took effect once, with its record");
+    }
+}
+
 /// Lets the process die before and after its 1st, 2nd, 3rd … write, until it gets through.
 pub(crate) fn crash_everywhere(script: Script) {
+    crash_everywhere_in(script, || Box::new(Arc::new(MemoryStore::new())));
+}
+
+/// As [`crash_everywhere`], in a SQLite file. Steps whose names begin with `keep` are transactions
+/// that insert their name into `notes`.
+#[cfg(feature = "sqlite")]
+pub(crate) fn crash_everywhere_in_sqlite(script: Script) {
+    crash_everywhere_in(script, || Box::new(Ledger::open()));
+}
+
+fn crash_everywhere_in(script: Script, build: fn() -> Box<dyn House>) {
     for (seed, death) in [(11, Death::Before), (12, Death::After), (13, Death::Before)] {
         for writes in 0.. {
-            if play(script, seed, writes, death) == Played::Through {
+            if play(build().as_ref(), script, (seed, writes, death)) == Played::Through {
                 assert!(writes > 3, "the play must have something to crash");
                 break;
             }
@@ -88,8 +152,8 @@ enum Played {
 
 /// Plays with deaths `writes` apart, so that each attempt gets a little further. A single death
 /// would leave later replays of replays untested.
-fn play(script: Script, seed: u64, writes: usize, death: Death) -> Played {
-    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+fn play(house: &dyn House, script: Script, (seed, writes, death): (u64, usize, Death)) -> Played {
+    let inner = house.store();
     let mut before: Vec<String> = Vec::new();
     let mut run = None;
     for attempt in 1.. {
@@ -114,6 +178,7 @@ fn play(script: Script, seed: u64, writes: usize, death: Death) -> Played {
                 before = notes;
             }
         }
+        house.check(&history);
         if ended {
             check_end(&inner, run.as_ref());
             return if attempt == 1 { Played::Through } else { Played::Crashed };

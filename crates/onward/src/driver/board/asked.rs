@@ -8,8 +8,9 @@ use std::task::Waker;
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
-use super::{Board, Draft, Leaf, LeafId, LeafKind, Phase, Then, Told, Trouble};
+use super::{Board, Draft, Leaf, LeafId, LeafKind, Phase, Then, Told, Transaction, Trouble};
 use crate::driver::past::PastStep;
 use crate::driver::wake::Here;
 use crate::{Code, Failure, Json, Timestamp, Uuid};
@@ -104,6 +105,8 @@ impl Board {
             phase,
             kind,
             try_number: known.tries + 1,
+            task: None,
+            failed: None,
         };
         inner.leaves.insert(id, leaf);
         (id, known)
@@ -139,7 +142,7 @@ impl Board {
             }
             Phase::Active => {
                 leaf.phase = Phase::Active;
-                return Told::Proceed;
+                return leaf.failed.take().map_or(Told::Proceed, Told::Failed);
             }
             other => leaf.phase = other,
         }
@@ -163,6 +166,11 @@ impl Board {
             }
         };
         inner.outbox.push(draft);
+    }
+
+    /// Hands a transaction to the driver to execute. The leaf counts as executing meanwhile.
+    pub(crate) fn transact(&self, transaction: Transaction) {
+        self.lock().transactions.push(transaction);
     }
 
     /// Lets a leaf that was told to begin wait for a time first; it is told again then.
@@ -192,9 +200,12 @@ impl Board {
         if inner.offer == Some(id) {
             inner.offer = None;
         }
+        // One that has its number may be committed already, and is waited for.
+        let task = leaf.task.filter(|_| !inner.places.has_transaction(id));
         // A waker may own a future of the user's, whose drop may come back to this board.
         drop(inner);
         drop(leaf.waker);
+        task.iter().for_each(AbortHandle::abort);
     }
 
     /// Notes the step whose failure was delivered last, or that a success came after it: then

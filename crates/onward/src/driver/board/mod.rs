@@ -9,17 +9,21 @@
 
 mod asked;
 mod order;
+mod place;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
+use self::place::Places;
+pub(crate) use self::place::Seat;
 use super::past::Past;
 use super::wake::Wakes;
-use crate::store::Store;
-use crate::{Code, Entry, Json, Record, RecordKind, RunId, Timestamp};
+use crate::store::{Lease, Store, TransactionBody};
+use crate::{Code, Entry, Failure, Json, Record, RecordKind, RunId, Timestamp};
 
 /// The name of a leaf within its run's execution.
 pub(crate) type LeafId = u64;
@@ -27,6 +31,7 @@ pub(crate) type LeafId = u64;
 /// What a run's futures and its driver share.
 pub(crate) struct Board {
     pub(crate) run: RunId,
+    attempt: u32,
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) store: Arc<dyn Store>,
     /// Turns true when the run is asked to end.
@@ -54,6 +59,10 @@ struct Inner {
     /// Leaves whose body is executing.
     active: usize,
     outbox: Vec<Draft>,
+    /// Transactions that are to be executed.
+    transactions: Vec<Transaction>,
+    /// Sequence numbers, and which are open.
+    places: Places,
     /// The time of the latest delivered record: the run's own time.
     now: Timestamp,
     randoms: u64,
@@ -80,6 +89,10 @@ struct Leaf {
     kind: LeafKind,
     /// The number of the try that is next or under way.
     try_number: u32,
+    /// The task of its transaction, while it is under way.
+    task: Option<AbortHandle>,
+    /// What its transaction failed with, until the leaf is told.
+    failed: Option<Failure>,
 }
 
 /// What kind of future a leaf is.
@@ -116,6 +129,8 @@ pub(crate) enum Told {
     Begin,
     /// The body may be polled.
     Proceed,
+    /// The transaction failed.
+    Failed(Failure),
     /// Here is the result: from the history, or the one the leaf kept.
     Take(Option<Record>),
     /// The history is full; do not begin.
@@ -129,6 +144,26 @@ pub(crate) struct Draft {
     pub(crate) entry: Entry,
     pub(crate) try_number: u32,
     pub(crate) began_at: Timestamp,
+}
+
+/// A transaction that is to be executed.
+pub(crate) struct Transaction {
+    pub(crate) leaf: LeafId,
+    pub(crate) step: Arc<str>,
+    pub(crate) body: TransactionBody,
+    pub(crate) try_number: u32,
+    pub(crate) began_at: Timestamp,
+}
+
+/// What is known of a run when its execution begins.
+pub(crate) struct Known {
+    pub(crate) past: Past,
+    /// Records and bytes of its history.
+    pub(crate) used: (usize, usize),
+    /// The run's own time.
+    pub(crate) now: Timestamp,
+    /// The number and the time of the last record.
+    pub(crate) last: (u64, Timestamp),
 }
 
 /// A draft that has its place in the history.
@@ -147,14 +182,8 @@ pub(crate) struct Trouble {
 }
 
 impl Board {
-    pub(crate) fn new(
-        run: RunId,
-        store: Arc<dyn Store>,
-        past: Past,
-        used: (usize, usize),
-        now: Timestamp,
-    ) -> Arc<Self> {
-        let (records, bytes) = used;
+    pub(crate) fn new(lease: Lease, store: Arc<dyn Store>, known: Known) -> Arc<Self> {
+        let Known { past, used: (records, bytes), now, last: (last_seq, last_at) } = known;
         let inner = Inner {
             ended: false,
             past,
@@ -168,6 +197,8 @@ impl Board {
             alarms: BTreeSet::new(),
             active: 0,
             outbox: Vec::new(),
+            transactions: Vec::new(),
+            places: Places::after(last_seq, last_at),
             now,
             randoms: 0,
             usage: Usage { records, bytes, warned: false },
@@ -177,7 +208,8 @@ impl Board {
         };
         let cancelled = watch::Sender::new(false);
         let inner = Mutex::new(inner);
-        Arc::new(Self { run, wakes: Wakes::new(), store, cancelled, inner })
+        let Lease { run, attempt, .. } = lease;
+        Arc::new(Self { run, attempt, wakes: Wakes::new(), store, cancelled, inner })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

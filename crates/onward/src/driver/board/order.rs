@@ -4,16 +4,23 @@
 
 use std::task::Waker;
 
-use super::{Board, Draft, Inner, LeafId, LeafKind, Phase, Placed, Trouble, Usage};
+use tokio::task::AbortHandle;
+
+use super::{Board, Draft, Inner, LeafId, LeafKind, Phase, Placed, Transaction, Trouble, Usage};
 use crate::driver::past::Leftover;
 use crate::limits::{HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, HISTORY_WARN_PERCENT};
 use crate::{Json, RecordKind, RunId, Timestamp, Waits};
 
 impl Board {
-    /// Makes the next recorded result visible, if somebody waits for one.
+    /// Makes the next recorded result visible, if somebody waits for one. While a lower number is
+    /// open none is next: what has that number may turn out to be recorded before it.
     pub(crate) fn offer_next(&self) -> bool {
         let mut inner = self.lock();
-        let Some((_, id)) = inner.ready.pop_first() else { return false };
+        let Some((seq, id)) = inner.ready.pop_first() else { return false };
+        if inner.places.is_open_below(seq) {
+            inner.ready.insert(seq, id);
+            return false;
+        }
         inner.offer = Some(id);
         let waker = inner.leaves.get(&id).map(|leaf| leaf.waker.clone());
         drop(inner);
@@ -81,9 +88,22 @@ impl Board {
         let inner = &mut *guard;
         let drafts = std::mem::take(&mut inner.outbox);
         for draft in &drafts {
-            inner.usage.add(draft, self.run);
+            inner.usage.add(draft.entry.bytes() + draft.step.len(), self.run);
         }
         drafts
+    }
+
+    /// The transactions that have come in to be executed.
+    pub(crate) fn take_transactions(&self) -> Vec<Transaction> {
+        std::mem::take(&mut self.lock().transactions)
+    }
+
+    /// Keeps the task of a leaf's transaction, so that it ends with the leaf.
+    pub(crate) fn transacts(&self, id: LeafId, task: AbortHandle) {
+        match self.lock().leaves.get_mut(&id) {
+            Some(leaf) => leaf.task = Some(task),
+            None => task.abort(),
+        }
     }
 
     /// Whether exactly one result is to be recorded and nothing else is going on, so that it may
@@ -92,6 +112,7 @@ impl Board {
         let inner = self.lock();
         inner.active == 0
             && inner.asked.is_empty()
+            && !inner.places.is_any_open()
             && matches!(&inner.outbox[..], [draft] if draft.entry.kind().is_final())
     }
 
@@ -99,6 +120,7 @@ impl Board {
     pub(crate) fn recorded(&self, placed: Placed) {
         let Placed { leaf: id, seq, at, kind } = placed;
         let mut inner = self.lock();
+        inner.places.close(seq);
         let Some(leaf) = inner.leaves.get_mut(&id) else { return };
         if kind.is_final() {
             leaf.phase = Phase::Recorded { seq, at, record: None };
@@ -179,9 +201,9 @@ impl Usage {
         self.records + active >= HISTORY_RECORDS_MAX || self.bytes >= HISTORY_BYTES_MAX
     }
 
-    fn add(&mut self, draft: &Draft, run: RunId) {
+    pub(super) fn add(&mut self, bytes: usize, run: RunId) {
         self.records += 1;
-        self.bytes += draft.entry.bytes() + draft.step.len();
+        self.bytes += bytes;
         let full = self.records * 100 >= HISTORY_RECORDS_MAX * HISTORY_WARN_PERCENT
             || self.bytes * 100 >= HISTORY_BYTES_MAX * HISTORY_WARN_PERCENT;
         if full && !self.warned {

@@ -12,6 +12,7 @@ use crate::store::{Error, Outage};
 /// Codes of the store's own functions.
 const BATCH_REFUSED: &str = "OW001";
 const WORKER_LOST: &str = "OW003";
+const TRANSACTION_ENDED: &str = "OW005";
 
 /// Why a verb did not succeed.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) enum Fault {
     Again(String),
     /// The batch as a whole was refused and undone: its writes are made one by one.
     OneByOne,
+    /// A body ended the transaction that was the step's to end.
+    TransactionEnded,
     /// The database does not answer or does not take writes; the outcome may be unknown.
     Outage(Outage, String),
     /// This write or the rows it met are bad.
@@ -47,6 +50,7 @@ impl Clone for Fault {
             Fault::Refused(error) => Fault::data(error.to_string()),
             Fault::Again(why) => Fault::Again(why.clone()),
             Fault::OneByOne => Fault::OneByOne,
+            Fault::TransactionEnded => Fault::TransactionEnded,
             Fault::Outage(outage, why) => Fault::Outage(*outage, why.clone()),
             Fault::Data(source) => Fault::data(source.to_string()),
         }
@@ -73,6 +77,9 @@ impl From<tokio_postgres::Error> for Fault {
         match db.code().code() {
             BATCH_REFUSED => Fault::OneByOne,
             WORKER_LOST => Fault::Refused(Error::LeaseLost),
+            TRANSACTION_ENDED => Fault::TransactionEnded,
+            // An error that a body passed over, after which nothing more is done.
+            "25P02" => Fault::data(why),
             _ => match outage(db.code()) {
                 Some(Met::Again) => Fault::Again(why),
                 Some(Met::Outage(outage)) => Fault::Outage(outage, why),
@@ -88,6 +95,7 @@ impl From<Fault> for Error {
             Fault::Refused(error) => error,
             Fault::Again(why) => Error::Unavailable(Outage::NoAnswer, why.into()),
             Fault::OneByOne => Error::Corrupt("the batch was refused".into()),
+            Fault::TransactionEnded => Error::Corrupt("the transaction was ended".into()),
             Fault::Outage(outage, why) => Error::Unavailable(outage, why.into()),
             Fault::Data(source) => Error::Corrupt(source),
         }

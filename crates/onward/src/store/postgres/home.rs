@@ -53,6 +53,14 @@ impl Home {
         &self.handle
     }
 
+    /// Executes on the store's thread.
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.handle.spawn(work)
+    }
+
     /// Executes on the store's thread, to the end even when the caller goes.
     pub(super) fn answer<T: Send + 'static>(
         &self,

@@ -29,6 +29,7 @@ mod sql;
 mod start;
 mod starting;
 mod sweep;
+mod transact;
 mod tx;
 
 use std::fmt;
@@ -47,6 +48,7 @@ use self::options::Target;
 use self::pool::Pool;
 use self::sql::Sql;
 use self::starting::StartWrite;
+pub use self::transact::PostgresTransaction;
 use self::tx::{Changes, transact};
 use super::*;
 
@@ -199,6 +201,10 @@ impl Store for PostgresStore {
         let settle = Settle::new(records, End::Released);
         let written = self.write(lease, settle, false);
         Box::pin(async move { written.await.map(drop) })
+    }
+
+    fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
+        Box::pin(transact::transact(&self.home, Arc::clone(&self.shared), transact))
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {

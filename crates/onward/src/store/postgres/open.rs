@@ -28,6 +28,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/start_sql.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/leave.sql"),
+    include_str!("sql/transact.sql"),
     include_str!("sql/prune.sql"),
 ];
 

@@ -92,7 +92,7 @@ pub(super) fn corrupt(fault: &Fault) -> Waits {
     let detail = match fault {
         Fault::Refused(error) => error.to_string(),
         Fault::Again(why) | Fault::Outage(_, why) => why.clone(),
-        Fault::OneByOne => String::new(),
+        Fault::OneByOne | Fault::TransactionEnded => String::new(),
         Fault::Data(source) => source.to_string(),
     };
     Waits::Stuck { code: Code::CorruptRecord.as_str().to_owned(), detail }

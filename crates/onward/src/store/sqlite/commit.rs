@@ -6,7 +6,7 @@
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::fault::Fault;
+use super::fault::{Fault, Uncommitted};
 use super::tx::{Changes, Tx};
 use crate::Clock;
 use crate::store::Error;
@@ -82,25 +82,46 @@ where
 }
 
 /// Writes all of them in one transaction. On `Err` none of them is written, for that reason.
+///
+/// When the commit is refused for what is in it, which only a user's body can bring about, it is
+/// not known whose: then each is written in a transaction of its own.
 pub(super) fn commit(
     conn: &Connection,
     clock: &dyn Clock,
     writes: &mut [&mut dyn Write],
 ) -> Result<Changes, Fault> {
-    // What a panic left open.
-    roll_back(conn);
-    run(conn, "begin immediate")?;
-    let changes = match apply_all(conn, clock, writes) {
-        Err(Fault::Data(_)) if writes.len() > 1 => {
-            roll_back(conn);
-            run(conn, "begin immediate")?;
-            apply_each(conn, clock, writes)
+    match commit_together(conn, clock, writes) {
+        Err(Fault::Uncommitted(_)) if writes.len() > 1 => {}
+        committed => return committed,
+    }
+    let mut changes = Changes::default();
+    for write in writes.chunks_mut(1) {
+        match commit_together(conn, clock, write) {
+            Ok(more) => changes.add(more),
+            Err(fault) => refuse_all(write, &fault),
         }
-        applied => applied,
+    }
+    Ok(changes)
+}
+
+fn commit_together(
+    conn: &Connection,
+    clock: &dyn Clock,
+    writes: &mut [&mut dyn Write],
+) -> Result<Changes, Fault> {
+    let changes = loop {
+        match apply(conn, clock, writes) {
+            // At least one more write has its answer, so this ends.
+            Err(Fault::Ended) => {}
+            applied => break applied,
+        }
     };
     let committed = changes.and_then(|changes| {
         points(writes).for_each(|points| crate::failpoint::hit(points.before));
-        run(conn, "commit")?;
+        run(conn, "commit").map_err(|fault| match fault {
+            Fault::Data(source) => Fault::Uncommitted(Uncommitted(source.to_string())),
+            fault => fault,
+        })?;
         points(writes).for_each(|points| crate::failpoint::hit(points.after));
         Ok(changes)
     });
@@ -108,6 +129,25 @@ pub(super) fn commit(
         roll_back(conn);
     }
     committed
+}
+
+/// Begins a transaction and applies all of them.
+fn apply(
+    conn: &Connection,
+    clock: &dyn Clock,
+    writes: &mut [&mut dyn Write],
+) -> Result<Changes, Fault> {
+    // What a panic left open, or a write before.
+    roll_back(conn);
+    run(conn, "begin immediate")?;
+    match apply_all(conn, clock, writes) {
+        Err(Fault::Data(_)) if writes.len() > 1 => {
+            roll_back(conn);
+            run(conn, "begin immediate")?;
+            apply_each(conn, clock, writes)
+        }
+        applied => applied,
+    }
 }
 
 fn points(writes: &[&mut dyn Write]) -> impl Iterator<Item = Points> {
@@ -156,6 +196,8 @@ pub(super) fn refuse_all(writes: &mut [&mut dyn Write], fault: &Fault) {
             Fault::Outage(outage, source) => Error::Unavailable(*outage, source.clone().into()),
             Fault::Data(source) => Error::Corrupt(source.to_string().into()),
             Fault::Refused(error) => Error::Corrupt(error.to_string().into()),
+            Fault::Uncommitted(refused) => Error::Corrupt(Box::new(refused.clone())),
+            Fault::Ended => Error::from(Fault::Ended),
         });
     }
 }

@@ -4,6 +4,7 @@
 //! does about it.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use rusqlite::ErrorCode;
 
@@ -18,7 +19,25 @@ pub(super) enum Fault {
     Outage(Outage, String),
     /// This write or the rows it met are bad: it alone is undone.
     Data(Box<dyn StdError + Send + Sync>),
+    /// A user's body ended the transaction, and its neighbours' writes went with it. It has its
+    /// answer and writes nothing when it is applied again, as all of them are.
+    Ended,
+    /// The commit was refused for what a user's body left, as a deferred foreign key. It is not
+    /// known whose.
+    Uncommitted(Uncommitted),
 }
+
+/// A commit that was refused for what is in it.
+#[derive(Clone, Debug)]
+pub(super) struct Uncommitted(pub(super) String);
+
+impl fmt::Display for Uncommitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Uncommitted {}
 
 impl Fault {
     /// A stored value that cannot be read.
@@ -57,6 +76,8 @@ impl From<Fault> for Error {
             Fault::Refused(error) => error,
             Fault::Outage(outage, source) => Error::Unavailable(outage, source.into()),
             Fault::Data(source) => Error::Corrupt(source),
+            Fault::Ended => Error::Unavailable(Outage::NoAnswer, "undone by a neighbour".into()),
+            Fault::Uncommitted(refused) => Error::Corrupt(Box::new(refused)),
         }
     }
 }

@@ -9,6 +9,8 @@ mod cancel;
 mod claim;
 mod commit;
 mod fault;
+mod guard;
+mod inside;
 mod log;
 mod look;
 mod open;
@@ -19,6 +21,7 @@ mod row;
 mod settle;
 mod start;
 mod sweep;
+mod transact;
 mod tx;
 mod writer;
 
@@ -31,6 +34,8 @@ use std::time::Duration;
 use self::alive::Alive;
 use self::commit::{Points, VerbWrite};
 use self::fault::Fault;
+use self::guard::Guard;
+pub(crate) use self::inside::start_inside;
 use self::log::Log;
 use self::reader::Readers;
 use self::tx::Tx;
@@ -49,9 +54,13 @@ const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// commit. Writes that come together share a commit.
 pub struct SqliteStore {
     path: PathBuf,
+    /// Where the path led when the file was opened.
+    file: PathBuf,
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
     writer: Writer,
+    /// Keeps users' bodies inside their transactions, on the writer's connection.
+    guard: Arc<Guard>,
     readers: Arc<Readers>,
     alive: Arc<Alive>,
 }
@@ -102,7 +111,8 @@ impl SqliteStore {
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, crate::Error> {
         let path = path.as_ref().to_owned();
         let SqliteOptions { clock, busy_timeout } = options;
-        let conn = open::writer(&path, busy_timeout)?;
+        let mut conn = open::writer(&path, busy_timeout)?;
+        let guard = Guard::of(&mut conn);
         let hub = Arc::new(Hub::default());
         let log = Log::of(&path, busy_timeout).map_err(Error::from)?;
         let connections = Connections { writer: conn, log, busy_timeout };
@@ -110,7 +120,8 @@ impl SqliteStore {
             .map_err(|error| crate::Error::new(Code::StoreUnavailable).because(error))?;
         let readers = Arc::new(Readers::new(path.clone(), busy_timeout));
         let alive = Arc::new(Alive::beside(&path));
-        Ok(Self { path, clock, hub, writer, readers, alive })
+        let file = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        Ok(Self { path, file, clock, hub, writer, guard, readers, alive })
     }
 
     /// Commits of this store so far, for tests of how writes are gathered.
@@ -161,6 +172,10 @@ impl Store for SqliteStore {
         self.clock.as_ref()
     }
 
+    fn sqlite_file(&self) -> Option<&Path> {
+        Some(&self.file)
+    }
+
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
         let size = if runs.len() <= SMALL_START { Size::Small } else { Size::Large };
         let points = Points { before: "start.before_commit", after: "start.after_commit" };
@@ -207,6 +222,16 @@ impl Store for SqliteStore {
         let points = Points { before: "record.before_commit", after: "record.after_commit" };
         let verb = move |tx: &mut Tx<'_>| record::record(tx, lease, &records);
         self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Small)
+    }
+
+    /// On the writer's thread, whatever its size: a body may take long, and must not hold up the
+    /// caller's runtime.
+    fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
+        let points = Points { before: "transact.before_commit", after: "transact.after_commit" };
+        let mut execution = transact::Execution::new(transact, Arc::clone(&self.guard));
+        let verb = move |tx: &mut Tx<'_>| execution.execute(tx);
+        let answer = self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Large);
+        Box::pin(async move { transact::answer(answer.await) })
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {

@@ -42,6 +42,8 @@ pub(super) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, 
         return Err(Error::new(Code::StoreReadOnly).about(format!("{}", path.display())));
     }
     set_durable(&conn, busy_timeout).map_err(at_path)?;
+    // The store has none; a program's own tables may, and its transactions are executed here.
+    conn.pragma_update(None, "foreign_keys", true).map_err(|error| at_path(error.into()))?;
     if version < MIGRATIONS.len() {
         migrate(&conn).map_err(at_path)?;
     }
@@ -135,6 +137,11 @@ impl TooNew {
 
 fn check_version(version: usize) -> Result<(), TooNew> {
     if version > MIGRATIONS.len() { Err(TooNew) } else { Ok(()) }
+}
+
+/// Whether a database has the schema of this version.
+pub(super) fn is_current(conn: &Connection) -> Result<bool, Fault> {
+    Ok(version(conn)? == MIGRATIONS.len())
 }
 
 /// How many migrations the database has had; none when the store's tables are not there.

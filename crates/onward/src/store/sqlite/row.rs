@@ -177,6 +177,8 @@ pub(super) fn corrupt(fault: &Fault) -> Waits {
         Fault::Refused(error) => error.to_string(),
         Fault::Outage(_, source) => source.clone(),
         Fault::Data(source) => source.to_string(),
+        Fault::Ended => "the transaction is over".to_owned(),
+        Fault::Uncommitted(refused) => refused.to_string(),
     };
     Waits::Stuck { code: Code::CorruptRecord.as_str().to_owned(), detail }
 }

@@ -30,7 +30,8 @@ pub(super) fn start(
     Ok(answers)
 }
 
-fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault> {
+/// Starts a run, or meets the one that has its key.
+pub(super) fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault> {
     if let Some(started) = started_before(tx, new)? {
         return Ok(started);
     }

@@ -75,12 +75,22 @@ impl<'c> Tx<'c> {
         self.changes.work = true;
     }
 
+    /// Whoever waits for what was changed inside a user's body looks again too.
+    pub(super) fn changed_inside(&mut self, changes: Changes) {
+        self.changes.add(changes);
+    }
+
     pub(super) fn into_changes(self) -> Changes {
         self.changes
     }
 }
 
 impl Changes {
+    pub(super) fn add(&mut self, more: Changes) {
+        self.work |= more.work;
+        self.runs.extend(more.runs);
+    }
+
     pub(super) fn tell(self, hub: &Hub) {
         if self.work {
             hub.notify(Topic::Work);

@@ -183,7 +183,12 @@ impl Drop for Writer {
         queue.closed = true;
         self.shared.wake(&mut queue);
         drop(queue);
-        if let Some(thread) = self.thread.take() {
+        // A write may hold what holds the store, and be the last to do so: then the thread itself
+        // comes here, and ends by itself.
+        let here = std::thread::current().id();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != here
+        {
             let _ = thread.join();
         }
     }

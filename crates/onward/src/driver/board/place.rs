@@ -1,0 +1,163 @@
+//! Places in the history: sequence numbers, and which of them are still open.
+//!
+//! Owns: taking a number together with entering it as open, under the board's lock, and closing
+//! it when what became of it is known. Never delivers; a result is offered only while no lower
+//! number is open, so that it is seen in the order in which a replay sees it.
+//!
+//! Two kinds of writes take numbers: the driver's own, one write at a time, and transactions,
+//! each when its body ends, on whatever thread that is. A number whose write is undone is a gap.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{Board, Draft, LeafId, Phase, Placed};
+use crate::store::{self, Transacted};
+use crate::{Entry, Json, Record, Timestamp};
+
+/// The numbers of a run's records.
+pub(super) struct Places {
+    last_seq: u64,
+    last_at: Timestamp,
+    /// Numbers that are taken and of which it is not known whether they are recorded.
+    open: BTreeSet<u64>,
+    /// The places of transactions that are open.
+    transactions: HashMap<LeafId, (u64, Timestamp)>,
+}
+
+impl Places {
+    pub(super) fn after(last_seq: u64, last_at: Timestamp) -> Self {
+        Self { last_seq, last_at, open: BTreeSet::new(), transactions: HashMap::new() }
+    }
+
+    fn take(&mut self, now: Timestamp) -> (u64, Timestamp) {
+        self.last_seq += 1;
+        self.last_at = self.last_at.max(now);
+        self.open.insert(self.last_seq);
+        (self.last_seq, self.last_at)
+    }
+
+    /// The place of a leaf's transaction: the same one, however often its body is executed before
+    /// the outcome is known. With another number, a first execution whose commit turns out to
+    /// have been done after all would stand before results that were delivered meanwhile.
+    fn take_for(&mut self, leaf: LeafId, now: Timestamp) -> (u64, Timestamp) {
+        if let Some(place) = self.transactions.get(&leaf) {
+            return *place;
+        }
+        let place = self.take(now);
+        self.transactions.insert(leaf, place);
+        place
+    }
+
+    pub(super) fn close(&mut self, seq: u64) {
+        self.open.remove(&seq);
+    }
+
+    fn close_transaction(&mut self, leaf: LeafId) {
+        if let Some((seq, _)) = self.transactions.remove(&leaf) {
+            self.close(seq);
+        }
+    }
+
+    pub(super) fn has_transaction(&self, leaf: LeafId) -> bool {
+        self.transactions.contains_key(&leaf)
+    }
+
+    pub(super) fn is_any_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Whether a number below this one is open.
+    pub(super) fn is_open_below(&self, seq: u64) -> bool {
+        self.open.first().is_some_and(|open| *open < seq)
+    }
+}
+
+impl Board {
+    /// Gives a draft its place in the run's history.
+    pub(crate) fn place(&self, draft: Draft) -> (Placed, Record) {
+        let now = self.store.clock().now();
+        let (seq, at) = self.lock().places.take(now);
+        let placed = Placed { leaf: draft.leaf, seq, at, kind: draft.entry.kind() };
+        (placed, self.record(draft, seq, at))
+    }
+
+    /// Gives a transaction whose body has ended its place, unless its future was dropped: then
+    /// nobody is to see what it did.
+    pub(crate) fn place_transaction(&self, draft: Draft) -> Option<Record> {
+        let now = self.store.clock().now();
+        let mut inner = self.lock();
+        if !inner.leaves.contains_key(&draft.leaf) {
+            return None;
+        }
+        let (seq, at) = inner.places.take_for(draft.leaf, now);
+        drop(inner);
+        Some(self.record(draft, seq, at))
+    }
+
+    fn record(&self, draft: Draft, seq: u64, at: Timestamp) -> Record {
+        Record {
+            try_number: draft.try_number,
+            attempt: self.attempt,
+            began_at: draft.began_at,
+            foreign: self.wakes.take_foreign(),
+            ..Record::new(seq, &*draft.step, draft.entry, at)
+        }
+    }
+
+    /// Whether a leaf is alive.
+    pub(crate) fn is_alive(&self, id: LeafId) -> bool {
+        self.lock().leaves.contains_key(&id)
+    }
+
+    /// Tells a leaf what became of its transaction, and closes the number that it took.
+    pub(crate) fn transacted(&self, id: LeafId, transacted: Transacted) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        inner.places.close_transaction(id);
+        if let Transacted::Recorded(record) = &transacted {
+            inner.usage.add(record.bytes(), self.run);
+        }
+        let Some(leaf) = inner.leaves.get_mut(&id) else { return };
+        match transacted {
+            Transacted::Recorded(record) => {
+                inner.active -= 1;
+                inner.ready.insert(record.seq, id);
+                leaf.phase =
+                    Phase::Recorded { seq: record.seq, at: record.at, record: Some(record) };
+            }
+            // The leaf decides whether there is another try, as for any body that failed.
+            Transacted::Failed(failure) => {
+                leaf.failed = Some(failure);
+                let waker = leaf.waker.clone();
+                drop(guard);
+                waker.wake();
+            }
+            Transacted::Unwanted => {}
+        }
+    }
+}
+
+/// A transaction's seat in the history of its run.
+pub(crate) struct Seat {
+    pub(crate) board: Arc<Board>,
+    pub(crate) leaf: LeafId,
+    pub(crate) step: Arc<str>,
+    pub(crate) try_number: u32,
+    pub(crate) began_at: Timestamp,
+}
+
+impl store::Place for Seat {
+    fn is_wanted(&self) -> bool {
+        self.board.is_alive(self.leaf)
+    }
+
+    fn place(&self, result: Json) -> Option<Record> {
+        self.board.place_transaction(Draft {
+            leaf: self.leaf,
+            step: Arc::clone(&self.step),
+            entry: Entry::Done(result),
+            try_number: self.try_number,
+            began_at: self.began_at,
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! Transactional steps: a user's writes and the step's record, in one transaction.
+//!
+//! Owns: the order of the checks, the body's execution, and the last word that is sent together
+//! with the commit. Never holds the fence while the body executes: a body that takes long, or a
+//! client that stands still, holds up nobody but itself.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::Shared;
+use super::fault::Fault;
+use super::home::Home;
+use super::pool::Pooled;
+use super::row::{self, body_columns, run_uuid, signed, small, worker_uuid};
+use super::tx::{Param, limited, query};
+use crate::store::rules;
+use crate::store::{Error, Lease, PostgresBody, Transact, Transacted, TransactionBody};
+use crate::{Code, Failure, Json, Record, failpoint};
+
+/// How often a transaction that lost against another is executed again at once.
+const AGAIN_MAX: u32 = 8;
+
+const TRANSACT: &str =
+    "select onward.transact($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+
+/// A transaction in the store's own database, as the body of a transactional step has it.
+///
+/// It is used as a [`tokio_postgres::Client`]: `query`, `execute`, and whatever takes a
+/// `GenericClient`. It begins before the body and is committed after it, together with the step's
+/// record; `savepoint` is fine, `commit` and `rollback` are the step's.
+#[derive(Clone)]
+pub struct PostgresTransaction(Arc<Pooled>);
+
+impl std::ops::Deref for PostgresTransaction {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PostgresTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PostgresTransaction")
+    }
+}
+
+/// Executes the body and adds the record, unless the record is there or the lease is lost.
+pub(super) async fn transact(
+    home: &Home,
+    shared: Arc<Shared>,
+    transact: Transact,
+) -> Result<Transacted, Error> {
+    #[allow(irrefutable_let_patterns, reason = "without the other stores there is one kind")]
+    let TransactionBody::Postgres(body) = &transact.body else {
+        return Ok(transact.body.refused());
+    };
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let begun = home.answer(begin(
+            Arc::clone(&shared),
+            transact.lease,
+            Arc::clone(&transact.step),
+            transact.time_max,
+        ));
+        let open = match begun.await? {
+            Begun::Recorded(record) => return Ok(Transacted::Recorded(record)),
+            Begun::Open(open) => open,
+        };
+        if !transact.place.is_wanted() {
+            return Ok(Transacted::Unwanted);
+        }
+        match execute(home, &shared, &transact, open, body).await {
+            Err(Fault::Again(_) | Fault::OneByOne) if tries < AGAIN_MAX => {}
+            answer => return answer.map_err(Error::from),
+        }
+    }
+}
+
+enum Begun {
+    /// An earlier execution was committed.
+    Recorded(Record),
+    Open(Open),
+}
+
+/// A transaction that is open for a body.
+struct Open {
+    conn: Pooled,
+    /// The database's name for it.
+    name: String,
+}
+
+async fn begin(
+    shared: Arc<Shared>,
+    lease: Lease,
+    step: Arc<str>,
+    time_max: Duration,
+) -> Result<Begun, Fault> {
+    let mut conn = shared.pool.get().await?;
+    conn.is_clean = false;
+    let limit = time_max.as_millis();
+    let begin = format!(
+        "begin; set local idle_in_transaction_session_timeout = {limit}; \
+         set local statement_timeout = {limit}"
+    );
+    let run = run_uuid(lease.run);
+    let (worker, attempt) = (worker_uuid(lease.worker), small(lease.attempt));
+    let of_step: [Param<'_>; 2] = [(&run, Type::UUID), (&&*step, Type::TEXT)];
+    let of_lease: [Param<'_>; 3] =
+        [(&run, Type::UUID), (&worker, Type::UUID), (&attempt, Type::INT4)];
+    let (begun, recorded, held) = tokio::join!(
+        limited(&shared, conn.batch_execute(&begin)),
+        query(&shared, &conn, include_str!("sql/transact_record.sql"), &of_step),
+        query(&shared, &conn, include_str!("sql/transact_begin.sql"), &of_lease),
+    );
+    begun?;
+    let recorded = recorded?.first().map(row::record).transpose()?;
+    let held = held?;
+    let held = held.first().ok_or_else(|| Fault::data("a transaction without a name"))?;
+    let name: String = held.try_get(0).map_err(Fault::data)?;
+    let holds: bool = held.try_get(1).map_err(Fault::data)?;
+    match recorded {
+        Some(record) if holds || record.attempt == lease.attempt => Ok(Begun::Recorded(record)),
+        _ if !holds => Err(Error::LeaseLost.into()),
+        _ => Ok(Begun::Open(Open { conn, name })),
+    }
+}
+
+/// Executes the body where the caller is, and ends the transaction on the store's own thread.
+async fn execute(
+    home: &Home,
+    shared: &Arc<Shared>,
+    transact: &Transact,
+    open: Open,
+    body: &PostgresBody,
+) -> Result<Transacted, Fault> {
+    let Open { conn, name } = open;
+    let shared = Arc::clone(shared);
+    let conn = Arc::new(conn);
+    let given = PostgresTransaction(Arc::clone(&conn));
+    let result = match tokio::time::timeout(transact.time_max, caught(body, given)).await {
+        Ok(result) => result,
+        Err(_) => Err(refused(transact, Code::TransactionTimeout)),
+    };
+    // Somebody who keeps the transaction could write into the next one on its connection.
+    let Ok(conn) = Arc::try_unwrap(conn) else {
+        return Ok(Transacted::Failed(refused(transact, Code::TransactionEnded)));
+    };
+    let result = match result {
+        Ok(result) => result,
+        Err(failure) => {
+            let undone = home.answer(async move { Ok(roll_back(&shared, conn).await) });
+            // A connection that did not answer is given up, and what was open on it with it.
+            let _ = undone.await;
+            return Ok(Transacted::Failed(failure));
+        }
+    };
+    let Some(record) = transact.place.place(result) else {
+        let _ = home.answer(async move { Ok(roll_back(&shared, conn).await) }).await;
+        return Ok(Transacted::Unwanted);
+    };
+    failpoint::hit("transact.before_record");
+    let (lease, kept) = (transact.lease, record.clone());
+    let ending = home.spawn(async move { commit(&shared, conn, lease, &name, &kept).await });
+    match ending.await {
+        Ok(Ok(())) => Ok(Transacted::Recorded(record)),
+        Ok(Err(Undone::Ended)) => Ok(Transacted::Failed(refused(transact, Code::TransactionEnded))),
+        Ok(Err(Undone::Refused(why))) => Ok(Transacted::Failed(Failure::new(why))),
+        Ok(Err(Undone::By(fault))) => Err(fault),
+        Err(gone) => Err(Fault::no_answer(gone.to_string())),
+    }
+}
+
+/// A body's result; a panic in it is a failure.
+async fn caught(body: &PostgresBody, given: PostgresTransaction) -> Result<Json, Failure> {
+    let made = catch_unwind(AssertUnwindSafe(|| body(given)));
+    let mut future = made.map_err(Failure::of_panic)?;
+    std::future::poll_fn(move |cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(panic))))
+    })
+    .await
+}
+
+fn refused(transact: &Transact, code: Code) -> Failure {
+    let Transact { lease, step, time_max, .. } = transact;
+    tracing::warn!(run = %lease.run, %step, %code, ?time_max, "a transaction is undone");
+    Failure::engine(code, format!("{} ({time_max:?} at most)", code.advice()))
+}
+
+async fn roll_back(shared: &Shared, mut conn: Pooled) {
+    let undone = limited(shared, conn.batch_execute("rollback")).await;
+    conn.is_clean = undone.is_ok();
+}
+
+/// Why a transaction was not committed.
+enum Undone {
+    /// Its body had ended it.
+    Ended,
+    /// The database refused it for what the body wrote: a deferred constraint, or an error that
+    /// the body passed over.
+    Refused(String),
+    By(Fault),
+}
+
+/// Sends the record and the commit together.
+async fn commit(
+    shared: &Shared,
+    mut conn: Pooled,
+    lease: Lease,
+    name: &String,
+    record: &Record,
+) -> Result<(), Undone> {
+    let (body, _) = body_columns(&record.entry).map_err(Undone::By)?;
+    let params: [Param<'_>; 13] = [
+        (name, Type::TEXT),
+        (&run_uuid(lease.run), Type::UUID),
+        (&worker_uuid(lease.worker), Type::UUID),
+        (&small(lease.attempt), Type::INT4),
+        (&signed(record.seq), Type::INT8),
+        (&record.step, Type::TEXT),
+        (&signed(rules::slot(record)), Type::INT8),
+        (&record.entry.kind().as_str(), Type::TEXT),
+        (&body, Type::TEXT),
+        (&small(record.try_number), Type::INT4),
+        (&record.began_at.as_millis(), Type::INT8),
+        (&record.at.as_millis(), Type::INT8),
+        (&record.foreign, Type::BOOL),
+    ];
+    let text = shared.sql.text(TRANSACT);
+    let (recorded, committed) = tokio::join!(
+        limited(shared, async { conn.query_typed(&text, &params).await }),
+        limited(shared, conn.batch_execute("commit")),
+    );
+    conn.is_clean = committed.is_ok();
+    match (recorded, committed) {
+        (Ok(_), Ok(())) => {
+            failpoint::hit("transact.after_commit");
+            Ok(())
+        }
+        (Err(Fault::TransactionEnded), _) => Err(Undone::Ended),
+        (Err(Fault::Data(why)), _) => Err(Undone::Refused(why.to_string())),
+        (Err(fault), _) => Err(Undone::By(fault)),
+        (Ok(_), Err(Fault::Data(why))) => Err(Undone::Refused(why.to_string())),
+        (Ok(_), Err(fault)) => Err(Undone::By(fault)),
+    }
+}

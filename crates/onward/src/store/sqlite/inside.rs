@@ -1,0 +1,80 @@
+//! Starting a run inside a transaction of the user's own.
+//!
+//! Owns: the check that a connection is to the store's file and has a transaction open, and the
+//! savepoint around the start. Never begins or commits: the run is there when, and if, the user
+//! commits. Workers learn of it as of any other connection's commit, by the writer's look at the
+//! file; within a transactional step's body, by the commit of that step.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::fault::Fault;
+use super::tx::{Changes, Tx};
+use super::{open, start};
+use crate::store::{Error as StoreError, NewRun, Started};
+use crate::{Code, Error, Timestamp};
+
+thread_local! {
+    /// What the body that this thread executes has started, while it executes one.
+    static STARTED: RefCell<Option<Changes>> = const { RefCell::new(None) };
+}
+
+/// Starts a run on a user's connection, at this time of the store's clock.
+pub(crate) fn start_inside(
+    conn: &Connection,
+    file: &Path,
+    now: Timestamp,
+    new: &NewRun,
+) -> Result<Started, Error> {
+    check(conn, file)?;
+    let mut tx = Tx::new(conn, now);
+    let started = in_savepoint(conn, || start::start_one(&mut tx, new));
+    STARTED.with_borrow_mut(|all| {
+        if let Some(all) = all {
+            all.add(tx.into_changes());
+        }
+    });
+    Ok(started.map_err(StoreError::from)?)
+}
+
+/// Executes a body on this thread, and collects what it starts in its own transaction.
+pub(super) fn collecting<T>(body: impl FnOnce() -> T) -> (T, Changes) {
+    STARTED.set(Some(Changes::default()));
+    let result = body();
+    (result, STARTED.take().unwrap_or_default())
+}
+
+fn check(conn: &Connection, file: &Path) -> Result<(), Error> {
+    let other = |about: String| Err(Error::new(Code::OtherDatabase).about(about));
+    let theirs = conn.path().unwrap_or_default();
+    let same = fs::canonicalize(theirs).is_ok_and(|theirs| theirs == file);
+    if !same {
+        return other(format!("it is to {theirs:?}, and the store's file is {}", file.display()));
+    }
+    if conn.is_autocommit() {
+        return Err(Error::new(Code::NoTransaction));
+    }
+    if !open::is_current(conn).map_err(StoreError::from)? {
+        return other(format!("{theirs:?} lacks the tables of this version"));
+    }
+    Ok(())
+}
+
+/// Undoes what a start that failed half-way has written, and nothing of the user's. A refused one
+/// has written at most that it was refused.
+fn in_savepoint(
+    conn: &Connection,
+    start: impl FnOnce() -> Result<Started, Fault>,
+) -> Result<Started, Fault> {
+    conn.execute_batch("savepoint onward_start")?;
+    let started = start();
+    let kept = matches!(started, Ok(_) | Err(Fault::Refused(_)));
+    if !conn.is_autocommit() {
+        let undo = if kept { "" } else { "rollback to onward_start;" };
+        conn.execute_batch(&format!("{undo} release onward_start"))?;
+    }
+    started
+}
