@@ -7,3 +7,4 @@
 mod lost_answer;
 mod outage;
 mod stage;
+mod transaction;

@@ -139,6 +139,17 @@ impl Stage {
         self.scene.gates.send_replace(gates);
     }
 
+    /// Executes a statement of the test's own, around the proxy.
+    pub(crate) async fn execute(&self, sql: &str) {
+        server::connect(&self.url).await.unwrap().batch_execute(sql).await.unwrap();
+    }
+
+    /// How many rows a table of the test's own has.
+    pub(crate) async fn count(&self, table: &str) -> i64 {
+        let client = server::connect(&self.url).await.unwrap();
+        client.query_one(&format!("select count(*) from {table}"), &[]).await.unwrap().get(0)
+    }
+
     /// Checks everything that must hold whatever happened to the connection; gives the runs.
     pub(crate) async fn assert_nothing_broken(&self) -> Vec<(Run, Vec<Record>)> {
         let changes = audit::read(&server::connect(&self.url).await.unwrap()).await.unwrap();
