@@ -6,5 +6,6 @@
 
 mod lost_answer;
 mod outage;
+mod slow_commit;
 mod stage;
 mod transaction;

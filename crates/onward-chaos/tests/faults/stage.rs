@@ -144,16 +144,19 @@ impl Stage {
         server::connect(&self.url).await.unwrap().batch_execute(sql).await.unwrap();
     }
 
-    /// How many rows a table of the test's own has.
-    pub(crate) async fn count(&self, table: &str) -> i64 {
-        let client = server::connect(&self.url).await.unwrap();
-        client.query_one(&format!("select count(*) from {table}"), &[]).await.unwrap().get(0)
+    /// How many rows a query of the test's own finds, around the proxy.
+    pub(crate) async fn query(&self, sql: &str) -> usize {
+        server::connect(&self.url).await.unwrap().query(sql, &[]).await.unwrap().len()
+    }
+
+    /// Every change of the store, in the order of commits.
+    pub(crate) async fn changes(&self) -> Vec<audit::Change> {
+        audit::read(&server::connect(&self.url).await.unwrap()).await.unwrap()
     }
 
     /// Checks everything that must hold whatever happened to the connection; gives the runs.
     pub(crate) async fn assert_nothing_broken(&self) -> Vec<(Run, Vec<Record>)> {
-        let changes = audit::read(&server::connect(&self.url).await.unwrap()).await.unwrap();
-        assert_eq!(audit::check(&changes), []);
+        assert_eq!(audit::check(&self.changes().await), []);
         let seen = onward_crash::check::Snapshot::read(&self.straight).await.unwrap();
         for (run, history) in &seen.runs {
             let mut ended: Vec<_> = history
