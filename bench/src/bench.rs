@@ -1,12 +1,15 @@
-//! What the measures share: a fresh store for each, medians, and the shape of a figure.
+//! What the measures share: how much is done, medians, and the shape of a figure.
+//!
+//! Owns: the shape of a figure. Never opens a store.
 
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use onward::Onward;
 use serde::Serialize;
-use tempfile::TempDir;
+
+use crate::place::Kind;
 
 /// A result whose error is only printed.
 pub(crate) type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -20,17 +23,20 @@ pub(crate) const GAP: Duration = Duration::from_millis(2);
 /// Rounds in which a time and its raw limit take turns, since a disk's mood changes by the second.
 pub(crate) const ROUNDS: usize = 5;
 
-/// How and where the measures are taken.
+/// How the measures are taken, and on which store.
 pub(crate) struct Bench {
     /// Whether a rough figure after a short time is enough.
     pub(crate) quick: bool,
-    pub(crate) folder: PathBuf,
+    pub(crate) kind: Kind,
 }
 
 impl Bench {
-    /// A folder on the file system that is measured, removed in the end.
-    pub(crate) fn scratch(&self) -> Fallible<TempDir> {
-        Ok(tempfile::Builder::new().prefix(".onward-bench-").tempdir_in(&self.folder)?)
+    /// The aim on the store that is measured.
+    pub(crate) fn aim(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+        match self.kind {
+            Kind::Sqlite { .. } => sqlite,
+            Kind::Postgres { .. } => postgres,
+        }
     }
 
     /// A tenth of `count` where a rough figure is enough.
@@ -39,25 +45,20 @@ impl Bench {
     }
 }
 
-/// Opens the store in a folder.
-pub(crate) async fn open(folder: &Path) -> Fallible<Onward> {
-    Ok(Onward::open(&format!("sqlite:{}", database(folder).display())).await?)
-}
-
-/// The database in a folder.
-pub(crate) fn database(folder: &Path) -> PathBuf {
-    folder.join("onward.db")
-}
-
 /// What a step gives back.
 pub(crate) fn payload() -> String {
     "x".repeat(PAYLOAD_BYTES)
 }
 
 /// The middle of some figures; zero of none.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(figures: Vec<f64>) -> f64 {
+    percentile(figures, 50)
+}
+
+/// The figure that so many percent of them are below; zero of none.
+pub(crate) fn percentile(mut figures: Vec<f64>, percent: usize) -> f64 {
     figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+    figures.get(figures.len() * percent / 100).copied().unwrap_or(0.0)
 }
 
 /// The middle of some times, in microseconds.
@@ -73,6 +74,9 @@ pub(crate) struct Measured {
     pub(crate) unit: &'static str,
     pub(crate) raw: Option<f64>,
     pub(crate) ratio: Option<f64>,
+    /// Further figures from the same run, by their names.
+    #[serde(flatten)]
+    pub(crate) more: BTreeMap<&'static str, f64>,
     #[serde(skip)]
     pub(crate) aim: &'static str,
 }
@@ -85,6 +89,12 @@ impl Measured {
         self
     }
 
+    /// With a further figure.
+    pub(crate) fn with(mut self, name: &'static str, value: f64) -> Self {
+        self.more.insert(name, value);
+        self
+    }
+
     /// Without a raw limit.
     pub(crate) fn new(
         measure: &'static str,
@@ -92,7 +102,7 @@ impl Measured {
         unit: &'static str,
         aim: &'static str,
     ) -> Self {
-        Self { measure, value, unit, raw: None, ratio: None, aim }
+        Self { measure, value, unit, raw: None, ratio: None, more: BTreeMap::new(), aim }
     }
 
     pub(crate) fn head() -> String {
@@ -109,6 +119,12 @@ impl Measured {
         };
         let value = number(Some(*value), if *value < 10.0 { 3 } else { 0 });
         let (raw, ratio) = (number(self.raw, 0), number(self.ratio, 2));
-        format!("{measure:<16} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}")
+        let mut row = format!("{measure:<16} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}");
+        for (name, value) in &self.more {
+            // Writing to a text does not fail.
+            let _ =
+                write!(row, "; {name} {}", number(Some(*value), if *value < 10.0 { 2 } else { 0 }));
+        }
+        row
     }
 }

@@ -1,12 +1,14 @@
 //! `flat_history`: the thousandth step of a run against its tenth.
+//!
+//! Owns: the worker that notes when each step of a run begins.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use onward::{Ctx, Failure, Onward, Worker, Workflow};
 
-use crate::bench::{Bench, Fallible, Measured, median_us, open, payload};
+use crate::bench::{Bench, Fallible, Measured, median_us, payload};
+use crate::place::Place;
 
 const MANY_STEPS: Workflow<usize, ()> = Workflow::named("many-steps");
 
@@ -20,9 +22,8 @@ const RUNS: usize = 20;
 
 type Begun = Arc<Mutex<Vec<Instant>>>;
 
-pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
-    let scratch = bench.scratch()?;
-    let stepper = Stepper::start(scratch.path()).await?;
+pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
+    let stepper = Stepper::start(place).await?;
     let mut runs = Vec::new();
     for _ in 0..bench.count(RUNS) {
         runs.push(stepper.step_times(LATE + AROUND + 2).await?);
@@ -44,8 +45,8 @@ pub(crate) struct Stepper {
 }
 
 impl Stepper {
-    pub(crate) async fn start(folder: &Path) -> Fallible<Self> {
-        let onward = open(folder).await?;
+    pub(crate) async fn start(place: &Place) -> Fallible<Self> {
+        let onward = place.open().await?;
         let begun = Begun::default();
         let noted = Arc::clone(&begun);
         let function = move |ctx, steps| many_steps(ctx, steps, Arc::clone(&noted));

@@ -1,11 +1,14 @@
 //! `idle_cpu`: the processor time of a process whose worker has nothing to do, in percent.
+//!
+//! Owns: how long it is watched.
 
 use std::time::{Duration, Instant};
 
 use onward::{Ctx, Failure, Workflow};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::bench::{Bench, Fallible, Measured, open};
+use crate::bench::{Bench, Fallible, Measured};
+use crate::place::Place;
 
 const NOTHING: Workflow<(), ()> = Workflow::named("nothing");
 
@@ -15,9 +18,8 @@ const WATCHED: Duration = Duration::from_secs(20);
 /// How long a worker has to come to rest.
 const SETTLING: Duration = Duration::from_secs(1);
 
-pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
-    let scratch = bench.scratch()?;
-    let onward = open(scratch.path()).await?;
+pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
+    let onward = place.open().await?;
     let worker = onward.worker().serve(NOTHING, nothing).start().await?;
     tokio::time::sleep(SETTLING).await;
     let (begun, used) = (Instant::now(), processor_time());

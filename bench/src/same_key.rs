@@ -1,11 +1,14 @@
 //! `same_key`: two thousand starts with one key from fifty callers, in calls a second.
+//!
+//! Owns: the callers.
 
 use std::time::Instant;
 
 use onward::{Ctx, Failure, RunId, Workflow};
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, Fallible, Measured, open, payload};
+use crate::bench::{Bench, Fallible, Measured, payload};
+use crate::place::Place;
 
 const ONE_STEP: Workflow<u64, String> = Workflow::named("one-step");
 
@@ -13,9 +16,8 @@ const CALLERS: usize = 50;
 
 const CALLS: usize = 2_000;
 
-pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
-    let scratch = bench.scratch()?;
-    let onward = open(scratch.path()).await?;
+pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
+    let onward = place.open().await?;
     let worker = onward.worker().serve(ONE_STEP, one_step).start().await?;
     let calls = bench.count(CALLS) / CALLERS;
     let begun = Instant::now();

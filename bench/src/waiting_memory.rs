@@ -1,18 +1,20 @@
 //! `waiting_memory`: the live heap bytes that a parked run costs, counted in a process of its own.
+//!
+//! Owns: how many runs park.
 
 use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::bench::{Bench, Fallible, Measured, database};
+use crate::bench::{Bench, Fallible, Measured};
+use crate::place::Place;
 
 const RUNS: usize = 100_000;
 
-pub(crate) async fn measure(bench: &Bench) -> Fallible<Measured> {
-    let scratch = bench.scratch()?;
+pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
     let counting = std::env::current_exe()?.with_file_name("onward-bench-memory");
     let output = Command::new(&counting)
-        .arg(database(scratch.path()))
+        .arg(place.url())
         .arg(bench.count(RUNS).to_string())
         .stderr(Stdio::inherit())
         .output()

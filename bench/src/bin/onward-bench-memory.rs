@@ -1,7 +1,7 @@
 //! The process that `waiting_memory` is measured in, because its allocator counts: every
 //! allocation then costs an atomic that all threads share, which the other measures must not pay.
 //!
-//! `onward-bench-memory DATABASE RUNS` prints the live heap bytes that one parked run costs.
+//! `onward-bench-memory URL RUNS` prints the live heap bytes that one parked run costs.
 
 use std::alloc::System;
 use std::error::Error;
@@ -28,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[tokio::main]
 async fn main() -> Fallible<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [database, runs] = &arguments[..] else {
-        return Err("usage: onward-bench-memory DATABASE RUNS".into());
+    let [url, runs] = &arguments[..] else {
+        return Err("usage: onward-bench-memory URL RUNS".into());
     };
     let runs: u64 = runs.parse()?;
-    let onward = Onward::open(&format!("sqlite:{database}")).await?;
+    let onward = Onward::open(url).await?;
     let worker = onward.worker().serve(LONG_SLEEP, long_sleep).start().await?;
     park(&onward, 0, FIRST).await?;
     let before = HEAP.allocated();

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use clap::parser::ValueSource;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::copy::CopyArgs;
 use crate::demo::DemoArgs;
 use crate::demo::worker::DemoWorkerArgs;
 use crate::keys::KeysCommand;
@@ -75,6 +76,7 @@ enum Command {
     Keys(KeysCommand),
     Start(StartArgs),
     Prune(PruneArgs),
+    Copy(CopyArgs),
     #[command(hide = true)]
     DemoWorker(DemoWorkerArgs),
 }
@@ -101,6 +103,7 @@ impl Args {
             Command::Keys(keys) => keys.execute(&self.global).await,
             Command::Start(start) => start.execute(&self.global).await,
             Command::Prune(prune) => prune.execute(&self.global).await,
+            Command::Copy(copy) => copy.execute(&self.global).await,
             Command::DemoWorker(worker) => worker.execute(&self.global).await,
         }
     }

@@ -4,6 +4,7 @@
 //! so is every sentence that explains one.
 
 mod args;
+mod copy;
 mod demo;
 mod keys;
 mod prune;

@@ -10,11 +10,30 @@ use crate::problem::Problem;
 
 /// Opens a store that must exist.
 pub(crate) async fn existing(url: &str) -> Result<Onward, Problem> {
+    existing_at(url, "--store sqlite:PATH or ONWARD_STORE").await
+}
+
+/// As `existing`, for a store that is named in this way.
+pub(crate) async fn existing_at(url: &str, named_by: &'static str) -> Result<Onward, Problem> {
     match sqlite_path(url) {
-        Some(path) if !path.exists() => Err(Problem::NoDatabase(path)),
+        Some(path) if !path.exists() => Err(Problem::NoDatabase { path, named_by }),
         None if is_postgres(url) => created(&format!("{url}{}create=false", joint(url))).await,
         _ => created(url).await,
     }
+}
+
+/// Opens a store or, where there is no database, an empty one in its place.
+pub(crate) async fn existing_or_empty(url: &str) -> Result<Onward, Problem> {
+    match sqlite_path(url) {
+        Some(path) if !path.exists() => created("memory:").await,
+        _ => existing(url).await,
+    }
+}
+
+/// Whether two URLs lead to one store, as far as that can be told from them.
+pub(crate) fn is_same(one: &str, two: &str) -> bool {
+    let place = |url| sqlite_path(url).and_then(|path| path.canonicalize().ok());
+    one == two || place(one).is_some_and(|one| Some(one) == place(two))
 }
 
 fn is_postgres(url: &str) -> bool {

@@ -31,7 +31,12 @@ pub(crate) enum Problem {
     /// The library said no.
     Library(Error),
     /// There is no database where one was to be looked at.
-    NoDatabase(PathBuf),
+    NoDatabase {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The flag that says where it is.
+        named_by: &'static str,
+    },
     /// Flags that clap takes but that make no sense together.
     Usage(String),
     /// A file or a process let us down.
@@ -51,7 +56,7 @@ impl Problem {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Problem::Library(error) => exit_of(error.code()),
-            Problem::NoDatabase(_) => Exit::Unavailable,
+            Problem::NoDatabase { .. } => Exit::Unavailable,
             Problem::Usage(_) => Exit::Usage,
             Problem::Io(..) => Exit::No,
             Problem::OutputClosed => Exit::Ok,
@@ -109,11 +114,10 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Library(error) => write!(f, "{error}"),
-            Problem::NoDatabase(path) => write!(
+            Problem::NoDatabase { path, named_by } => write!(
                 f,
                 "there is no database at {}, and this command does not create one. Say where it \
-                 is with --store sqlite:PATH or ONWARD_STORE; 'onward start' and a worker of \
-                 yours create it.",
+                 is with {named_by}; 'onward start' and a worker of yours create it.",
                 path.display()
             ),
             Problem::Usage(text) => f.write_str(text),

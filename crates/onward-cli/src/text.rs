@@ -69,6 +69,11 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{s}")
 }
 
+/// A number of bytes in one unit.
+pub(crate) fn bytes(number: u64) -> String {
+    indicatif::BinaryBytes(number).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,7 +36,7 @@ use crate::{Code, Json};
 pub struct Failure(Box<FailureData>);
 
 /// The fields of a [`Failure`], which read as its own.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FailureData {
     /// A stable name to branch on; `failed` unless it was set.
@@ -54,6 +54,19 @@ pub struct FailureData {
     /// The step whose recorded failure this is, so that a retry of the run knows what to void.
     #[serde(skip)]
     pub(crate) step: Option<Box<str>>,
+}
+
+/// Failures are equal when what is stored of them is: one that a store gave back, and one that has
+/// just been made.
+impl PartialEq for FailureData {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { code, message, details, retryable, retry_after, step: _ } = self;
+        *code == other.code
+            && *message == other.message
+            && *details == other.details
+            && *retryable == other.retryable
+            && *retry_after == other.retry_after
+    }
 }
 
 impl Failure {
@@ -122,6 +135,11 @@ impl Failure {
             Err(error) => self.0.message.push_str(&format!(" (details left out: {error})")),
         }
         self
+    }
+
+    /// Bytes of payload, as the history limit counts them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.message.len() + self.details.as_ref().map_or(0, |json| json.as_str().len())
     }
 
     /// Whether the failure has this code.

@@ -54,7 +54,10 @@ mod model;
 mod retry;
 mod workflow;
 
-pub use client::{Onward, Progress, Refusal, RunHandle, Start, StartMany, StartedMany};
+pub use client::{
+    Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, Start, StartMany,
+    StartedMany,
+};
 pub use clock::{Clock, SystemClock, TestClock, Timestamp};
 pub use ctx::{Ctx, Sleep, Step, StepFuture, TransactionFuture};
 pub use error::{Code, Error};

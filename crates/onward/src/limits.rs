@@ -62,6 +62,18 @@ pub const LOST_WORKERS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// several tables, and a prune must not hold up live work.
 pub const PRUNE_BATCH_MAX: usize = 500;
 
+/// Runs that one step of a copy takes from a store to another: as many as a claim, since each comes
+/// with its history as there.
+pub const COPY_BATCH_MAX: usize = 256;
+
+/// Bytes of payload after which one step of a copy takes no further run: 8 MiB, a transaction that
+/// any store commits in well under a second. One run alone may be larger.
+pub const COPY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Times that a copy goes through the source: once to copy, once to compare, and twice more for what
+/// was started meanwhile. Past that the callers are not stopped.
+pub const COPY_PASSES_MAX: u32 = 4;
+
 /// Rows of one page of a list or a history: it bounds the memory of one answer.
 pub const PAGE_ROWS_MAX: usize = 1_000;
 

@@ -1,5 +1,5 @@
 //! Two stores, one story: random calls applied to both, every answer and the whole visible state
-//! compared.
+//! compared. And one store and its copies: what was taken elsewhere goes on as it would have.
 //!
 //! The calls are made to mean something: leases come from earlier claims, repeats from earlier
 //! calls, and the clock moves past leases, timers and keys. A failure shrinks to a short story.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use onward::TestClock;
 use onward::conformance::{Harness, Snapshot, Stage};
-use onward::store::{MemoryStore, Store};
+use onward::store::{Import, Imported, MemoryStore, Store};
 use proptest::prelude::*;
 
 use story::{Scene, story};
@@ -81,6 +81,11 @@ mod sqlite {
         fn memory_agrees_with_sqlite(story in story()) {
             compare::<Memory, Sqlite>(story);
         }
+
+        #[test]
+        fn memory_agrees_with_its_copy_of_a_copy_in_sqlite(story in story()) {
+            carry::<Memory, Sqlite>(story);
+        }
     }
 }
 
@@ -114,6 +119,11 @@ mod postgres {
         #[test]
         fn memory_agrees_with_postgres(story in story()) {
             compare::<Memory, Postgres>(story);
+        }
+
+        #[test]
+        fn memory_agrees_with_its_copy_of_a_copy_in_postgres(story in story()) {
+            carry::<Memory, Postgres>(story);
         }
     }
 }
@@ -154,6 +164,92 @@ fn compare<A: Harness, B: Harness>(story: Vec<Scene>) {
         }
         same_sight(&left, &right).await;
     });
+}
+
+/// Plays the story on one store, takes its runs to the other and from there to a third, and
+/// compares what all three show, what they give a worker that takes up all that is left, and what
+/// they say to every write of the story that comes again.
+fn carry<A: Harness, B: Harness>(story: Vec<Scene>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let first = Stage::open::<A>().await;
+        let mut world = World::default();
+        play(&mut world, &first, story).await;
+        let (second, third) = (Stage::open::<B>().await, Stage::open::<A>().await);
+        for stage in [&second, &third] {
+            stage.clock.advance(first.now().since(stage.now()));
+        }
+        take(&first, &second).await;
+        take(&second, &third).await;
+        same_but_workers(&first, &second, &third).await;
+        // In the first store the workers are dead now; in the copies they have never been.
+        [&first, &second, &third].iter().for_each(|stage| stage.pass(world::DEATH_MS));
+        let mut calls = world.finale();
+        calls.append(&mut world.late_writes());
+        for call in calls {
+            let one = call.make(first.store.as_ref()).await;
+            let two = call.make(second.store.as_ref()).await;
+            let three = call.make(third.store.as_ref()).await;
+            assert_eq!(two.text, three.text, "the copies answer {call:?} differently");
+            if !matches!(call, world::Call::Sweep(_)) {
+                assert_eq!(one.text, two.text, "the copy answers {call:?} differently");
+            }
+        }
+        same_but_workers(&first, &second, &third).await;
+    });
+}
+
+/// Plays the story on one store.
+async fn play(world: &mut World, stage: &Stage, story: Vec<Scene>) {
+    let mut calls = world.prelude();
+    for scene in story {
+        match scene {
+            Scene::Pass(ms) => {
+                make(world, stage, std::mem::take(&mut calls)).await;
+                stage.pass(ms);
+            }
+            Scene::Death { place, times } => {
+                for _ in 0..times {
+                    calls.append(&mut world.last_claims(place));
+                    make(world, stage, std::mem::take(&mut calls)).await;
+                    stage.pass(world::DEATH_MS);
+                    calls.append(&mut world.after_death(place));
+                }
+            }
+            scene => {
+                make(world, stage, std::mem::take(&mut calls)).await;
+                calls.extend(world.call(stage, &scene).await);
+            }
+        }
+    }
+    make(world, stage, calls).await;
+}
+
+async fn make(world: &mut World, stage: &Stage, calls: Vec<world::Call>) {
+    for call in calls {
+        let answer = call.make(stage.store.as_ref()).await;
+        world.learn(&call, answer);
+    }
+}
+
+/// Takes all runs from a store to another, in small batches.
+async fn take(from: &Stage, to: &Stage) {
+    let (source, destination) = (from.store.portable().unwrap(), to.store.portable().unwrap());
+    let mut after = None;
+    loop {
+        let runs = source.export(after, 3).await.unwrap();
+        let Some(last) = runs.last() else { return };
+        after = Some(last.run.id);
+        let count = runs.len() as u64;
+        let import = Import { runs, dry_run: false };
+        assert_eq!(destination.import(import).await.unwrap(), Imported { new: count, there: 0 });
+    }
+}
+
+async fn same_but_workers(first: &Stage, second: &Stage, third: &Stage) {
+    let shown = first.snapshot().await.without_workers();
+    assert_eq!(shown, second.snapshot().await.without_workers(), "the copy shows another state");
+    assert_eq!(shown, third.snapshot().await.without_workers(), "its copy shows another state");
 }
 
 fn pass(left: &Stage, right: &Stage, ms: u64) {

@@ -618,6 +618,17 @@ async fn a_dropped_store_has_written_what_was_submitted() {
 }
 
 #[test]
+fn an_export_walks_the_ids() {
+    let temp = Temp::new();
+    drop(temp.open());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/sqlite/sql");
+    let read = |name| std::fs::read_to_string(format!("{folder}/{name}.sql")).unwrap();
+    let plan = plan(&temp.raw(), &(read("run") + &read("export_runs")));
+    assert!(plan.contains("INDEX onward_runs_id (id>?)"), "{plan}");
+    assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
+}
+
+#[test]
 fn hot_statements_walk_their_own_indexes() {
     let temp = Temp::new();
     drop(temp.open());
@@ -648,6 +659,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("history", "onward_records_step"),
         ("sweep_progress", "onward_records_step"),
         ("retry_void", "onward_records"),
+        ("export_duplicates", "onward_duplicates_run"),
     ];
     for (name, index) in plans {
         let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));

@@ -35,6 +35,13 @@ async fn start(process: &Process) -> RunHandle<String> {
     process.onward.start(WORK, &()).key("k").await.unwrap()
 }
 
+#[test]
+fn a_transaction_goes_wherever_a_step_goes() {
+    fn assert_like_a_step<F: Future + Send + Unpin>() {}
+    assert_like_a_step::<TransactionFuture<'static, String>>();
+    assert_like_a_step::<onward::StepFuture<'static, String>>();
+}
+
 #[tokio::test]
 async fn the_writes_and_the_record_are_one_commit() {
     let bank = Bank::open();
@@ -147,6 +154,54 @@ async fn an_answer_that_is_lost_applies_the_effect_once() {
     notes.sort();
     assert_eq!(notes, ["one", "two"]);
     assert_eq!(process.store.asked(Held::Transactions), 4);
+    worker.shutdown().await.unwrap();
+}
+
+/// While it is unknown whether a transaction was committed, its number is open.
+#[tokio::test]
+async fn a_record_waits_for_a_transaction_whose_answer_was_lost() {
+    let bank = Arc::new(Bank::open());
+    let (process, seen) = (bank.process(), Seen::default());
+    process.store.lose_next_transactions(2);
+    let with = (Arc::clone(&bank), seen.clone());
+    let worker = process.onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+        let (bank, seen) = with.clone();
+        async move {
+            let run = ctx.run_id();
+            let plain = ctx.step("plain", async |_| {
+                bank.until_done(run, "one").await;
+                text("plain")
+            });
+            let plain = async { plain.await.inspect(|text| seen.note(text)) };
+            let one = async { noting(&ctx, "one").await.inspect(|text| seen.note(text)) };
+            let (plain, one) = tokio::join!(plain, one);
+            Ok(format!("{} {}", plain?, one?))
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = start(&process).await;
+    assert_eq!(run.result().await.unwrap(), "plain one");
+    assert_eq!(seen.take(), ["one", "plain"]);
+    assert_eq!(bank.notes(), ["one"]);
+    worker.shutdown().await.unwrap();
+}
+
+/// The limit follows the lease, which a body must not cost.
+#[tokio::test]
+async fn a_body_may_take_half_a_lease() {
+    let bank = Bank::open();
+    let process = bank.process();
+    let worker = process.onward.worker().serve(WORK, async |ctx: Ctx, ()| {
+        let slow = ctx.sqlite_transaction("slow", |db, _| {
+            insert(db, "slow")?;
+            std::thread::sleep(Duration::from_millis(550));
+            text("slow")
+        });
+        Ok(slow.retry(Retry::never()).await.unwrap_err().code.clone())
+    });
+    let worker = worker.lease(Duration::from_secs(1)).start().await.unwrap();
+    assert_eq!(start(&process).await.result().await.unwrap(), "transaction_timeout");
+    assert_eq!(bank.notes(), [""; 0]);
     worker.shutdown().await.unwrap();
 }
 

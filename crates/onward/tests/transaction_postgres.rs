@@ -95,7 +95,7 @@ impl Bank {
         let transact = Transact {
             lease: self.lease,
             step: step.into(),
-            body: TransactionBody::Postgres(body),
+            body: TransactionBody::postgres(body),
             place: Arc::clone(&seat) as Arc<dyn Place>,
             time_max: Duration::from_millis(500),
         };
@@ -260,7 +260,7 @@ async fn a_transaction_that_nobody_waits_for_leaves_nothing() {
         dropped.wanted.store(false, Ordering::SeqCst);
         async { unit() }
     });
-    let transact = Transact { body: TransactionBody::Postgres(body), place, ..transact };
+    let transact = Transact { body: TransactionBody::postgres(body), place, ..transact };
     assert_eq!(bank.stage.store.transact(transact).await.unwrap(), Transacted::Unwanted);
     assert_eq!((bank.notes().await, bank.steps().await), (vec![], vec![]));
 }

@@ -94,7 +94,7 @@ impl Bank {
         let transact = Transact {
             lease: self.lease,
             step: step.into(),
-            body: TransactionBody::Sqlite(body),
+            body: TransactionBody::sqlite(body),
             place: Arc::clone(&seat) as Arc<dyn Place>,
             time_max: Duration::from_millis(200),
         };
@@ -198,7 +198,7 @@ async fn a_transaction_that_nobody_waits_for_leaves_nothing() {
         db.execute("insert into notes values ('dropped')", ())?;
         Ok(Json::of(&())?)
     });
-    let transact = Transact { body: TransactionBody::Sqlite(body), ..transact };
+    let transact = Transact { body: TransactionBody::sqlite(body), ..transact };
     assert_eq!(bank.stage.store.transact(transact).await.unwrap(), Transacted::Unwanted);
     assert_eq!(bank.notes(), [""; 0]);
     assert_eq!(bank.steps().await, [""; 0]);
@@ -364,7 +364,7 @@ async fn a_store_may_be_dropped_by_its_own_writer() {
     let transact = Transact {
         lease,
         step: "pay".into(),
-        body: TransactionBody::Sqlite(body),
+        body: TransactionBody::sqlite(body),
         place: Arc::new(seat),
         time_max: Duration::from_secs(1),
     };

@@ -3,9 +3,12 @@
 //! Owns: [`Onward`], the way in. Never executes a run; it hands a fresh one to a worker of this
 //! process that has a free place, so that start and claim share a commit.
 
+mod copy;
 mod handle;
 #[cfg(feature = "sqlite")]
 mod inside;
+#[cfg(feature = "postgres")]
+mod inside_postgres;
 mod open;
 mod start;
 mod start_many;
@@ -13,6 +16,7 @@ mod start_many;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+pub use copy::{Copied, CopyProgress, CopyTo};
 pub use handle::RunHandle;
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};
@@ -302,6 +306,34 @@ impl Onward {
                 return Ok(runs);
             }
         }
+    }
+
+    /// Copies every run into another store, with its history, traces, key and tags, in bounded
+    /// batches; then compares every one of them. The source is not changed. Interrupted, it is
+    /// done again and goes on: a run that is there and the same is passed over.
+    ///
+    /// Stop every worker and every caller of both stores first. A live worker is refused; a caller
+    /// that starts runs while the copy goes on is noticed, one that does so afterwards cannot be.
+    ///
+    /// ```
+    /// # use onward::{Onward, RunState, Workflow};
+    /// # const INDEX: Workflow<u64, ()> = Workflow::named("index");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let (small, large) = (Onward::open("memory:").await?, Onward::open("memory:").await?);
+    /// small.start(INDEX, &7).key("item-7").await?;
+    /// let copied = small.copy_to(&large).await?;
+    /// assert!(copied.verified);
+    /// assert_eq!(copied.runs[&RunState::Queued], 1);
+    /// assert!(large.by_key(INDEX, "item-7").await.is_ok());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When it is awaited: `store_served` while a live worker serves one of the stores,
+    /// `copy_conflict` when the destination has a run that differs, or its key for another run,
+    /// `store_changed` when somebody was at work meanwhile, or why a store does not answer.
+    pub fn copy_to(&self, to: &Onward) -> CopyTo {
+        CopyTo::new(Arc::clone(&self.inner.store), Arc::clone(&to.inner.store))
     }
 }
 

@@ -170,7 +170,7 @@ impl<O> Start<O> {
 
     start_options!();
 
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn client(&self) -> &Arc<Inner> {
         &self.client
     }

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Lease, NewRun, NewWorker, Outage, Prune,
-    Pruned, Query, RunPage, Settle, Settled, Started, Stats, Store, Sweep, Swept, Topic, Transact,
-    Transacted, Waiter, Which,
+    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Import, Imported, Lease, NewRun,
+    NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Settle, Settled, Started, Stats,
+    Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WholeRun,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -210,6 +210,11 @@ impl Store for LossyStore {
         self.inner.clock()
     }
 
+    #[cfg(feature = "postgres")]
+    fn postgres(&self) -> Option<&crate::store::PostgresStore> {
+        self.inner.postgres()
+    }
+
     fn sqlite_file(&self) -> Option<&Path> {
         self.inner.sqlite_file()
     }
@@ -296,5 +301,26 @@ impl Store for LossyStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.inner.stats()
+    }
+
+    fn portable(&self) -> Option<&dyn Portable> {
+        self.inner.portable()?;
+        Some(self)
+    }
+}
+
+impl Portable for LossyStore {
+    fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
+        match self.inner.portable() {
+            Some(inner) => inner.export(after, limit),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+
+    fn import(&self, import: Import) -> Answer<'_, Imported> {
+        match self.inner.portable() {
+            Some(inner) => self.write(|| inner.import(import)),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
     }
 }

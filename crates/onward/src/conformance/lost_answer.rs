@@ -6,7 +6,8 @@
 use super::LossyStore;
 use super::stage::*;
 use crate::store::{
-    Answer, Claimed, End, Error, NewRun, Outage, Prune, Settle, Settled, StartedHow, Store,
+    Answer, Claimed, End, Error, Import, Imported, NewRun, Outage, Prune, Settle, Settled,
+    StartedHow, Store,
 };
 use crate::{OnConflict, RunId, RunState};
 
@@ -159,6 +160,19 @@ pub async fn lost_answer_of_a_prune(stage: &Stage) {
     let prune = Prune { older_than_ms: 0, states, limit: 10, dry_run: false };
     repeated(stage, |store| store.prune(prune.clone())).await;
     assert_eq!(stage.snapshot().await.runs.len(), 1);
+}
+
+/// An import whose answer was lost adds each run once.
+pub async fn lost_answer_of_an_import(stage: &Stage) {
+    if stage.store.portable().is_none() {
+        return;
+    }
+    let source = stage.reference();
+    source.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    let runs = source.store.portable().unwrap().export(None, 10).await.unwrap();
+    let import = Import { runs, dry_run: false };
+    let imported = repeated(stage, |store| store.portable().unwrap().import(import.clone())).await;
+    assert_eq!(imported, Imported { new: 0, there: 1 });
 }
 
 /// Does a write whose answer is lost, repeats it, and asserts that the repeat changed nothing.

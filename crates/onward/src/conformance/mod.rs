@@ -42,6 +42,7 @@ mod snapshot;
 
 pub mod stage;
 
+mod every_kind;
 mod lossy;
 
 pub mod cancel;
@@ -53,6 +54,7 @@ pub mod lease;
 pub mod list;
 pub mod lost_answer;
 pub mod park;
+pub mod portable;
 pub mod prune;
 pub mod record;
 pub mod replace;
@@ -61,6 +63,7 @@ pub mod settle;
 pub mod start;
 pub mod stuck;
 pub mod sweep;
+pub mod transact;
 pub mod wait;
 
 pub use lossy::{Death, Held, LossyStore};
@@ -154,6 +157,9 @@ macro_rules! conformance_suite {
                 leave_with_stale_lease
                 leave_of_an_unknown_worker_is_no_error
                 handles_share_the_leases
+            }
+            transact {
+                transact_of_an_unknown_kind_is_refused
             }
             record {
                 records_are_kept_as_written
@@ -296,6 +302,7 @@ macro_rules! conformance_suite {
                 lost_answer_of_a_retry
                 lost_answer_of_a_sweep
                 lost_answer_of_a_prune
+                lost_answer_of_an_import
             }
             wait {
                 waiter_made_before_a_settle_resolves
@@ -331,6 +338,34 @@ macro_rules! conformance_suite {
                 prune_frees_the_keys_of_pruned_runs_only
                 prune_leaves_a_key_that_went_on
                 prune_takes_the_history_along
+                prune_takes_an_imported_run_whole
+            }
+            portable {
+                every_kind_of_run_goes_out_whole
+                every_kind_of_run_comes_in_whole
+                every_field_is_kept
+                export_goes_by_id_and_is_bounded
+                export_is_bounded_in_bytes
+                import_twice
+                import_with_more_adds_the_rest
+                import_that_differs_is_refused_whole
+                import_with_a_taken_key_is_refused_whole
+                import_of_one_run_twice_is_refused_whole
+                import_with_one_key_for_two_is_refused_whole
+                import_takes_over_an_expired_key
+                expired_hold_is_left_out
+                dry_import_changes_nothing
+                concurrent_imports_add_each_run_once
+                imported_key_is_held_by_the_same_run
+                imported_run_is_found_by_every_filter
+                imported_run_goes_on_with_its_history
+                imported_run_of_a_missing_worker_is_taken_back
+                imported_failed_run_is_retried_at_its_step
+                imported_run_behind_is_let_go
+                imported_timer_wakes
+                imported_stuck_run_is_mended
+                late_repeat_of_a_settle_is_known_after_an_import
+                waiter_for_work_resolves_at_an_import
             }
         }
     };

@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use super::stage::*;
 use crate::limits::PRUNE_BATCH_MAX;
-use crate::store::{End, Error, Prune, Pruned, StartedHow, Which};
+use crate::store::{End, Error, Import, Prune, Pruned, StartedHow, Which};
 use crate::{OnConflict, RunId, RunState};
 
 /// Only ended runs go, however old the others are.
@@ -148,6 +148,27 @@ async fn ended_with_key(stage: &Stage, worker: &Worker, key: &str) -> RunId {
     let lease = worker.take(run).await;
     stage.settle(lease, End::Completed(json(1))).await.unwrap();
     run
+}
+
+/// Whatever came with an imported run goes with it.
+pub async fn prune_takes_an_imported_run_whole(stage: &Stage) {
+    let Some(portable) = stage.store.portable() else { return };
+    let source = stage.reference();
+    let worker = source.worker().await;
+    let run = source.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    source.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    let lease = worker.take(run).await;
+    source.record(lease, vec![done(1, "pay", 1)]).await.unwrap();
+    source.settle(lease, End::Completed(json(1))).await.unwrap();
+    let runs = source.store.portable().unwrap().export(None, 10).await.unwrap();
+    let import = Import { runs, dry_run: false };
+    portable.import(import.clone()).await.unwrap();
+    stage.pass(1);
+    assert_eq!(stage.store.prune(all()).await.unwrap(), Pruned { runs: 1, more: false });
+    assert_eq!(stage.by_key("order-1").await, None);
+    // Were anything left of it, it would come in twice.
+    assert_eq!(portable.import(import.clone()).await.unwrap().new, 1);
+    assert_eq!(portable.export(None, 10).await.unwrap(), import.runs);
 }
 
 /// Every run that ended, now.

@@ -43,6 +43,13 @@ impl Snapshot {
         stats.workers.sort_by_key(|worker| worker.id);
         Self { runs, histories, duplicates, keys, stats }
     }
+
+    /// The same without the workers, which are no part of a copy.
+    #[must_use]
+    pub fn without_workers(mut self) -> Self {
+        self.stats.workers.clear();
+        self
+    }
 }
 
 async fn all_runs(store: &dyn Store) -> Vec<Run> {

@@ -15,7 +15,7 @@ pub use super::snapshot::Snapshot;
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{
     Answer, Claim, ClaimMode, Claimant, Claimed, Claims, Conflict, End, Error, ExpiredLeases,
-    Lease, NewRun, NewWorker, Settle, Settled, Started, Store, Sweep, Swept, Which,
+    Lease, MemoryStore, NewRun, NewWorker, Settle, Settled, Started, Store, Sweep, Swept, Which,
 };
 use crate::{Clock, Record, Run, RunId, RunState, TestClock, Timestamp, WorkerId};
 
@@ -71,6 +71,13 @@ impl Stage {
         let harness = H::open(clock.clone()).await;
         let (store, other) = (harness.store(), harness.other());
         Self { store, other, clock, _harness: Box::new(harness) }
+    }
+
+    /// A fresh reference store on the same clock, to copy from and to.
+    pub fn reference(&self) -> Self {
+        let clock = self.clock.clone();
+        let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+        Self { store: store.clone(), other: store, clock, _harness: Box::new(()) }
     }
 
     /// Moves the clock forward.

@@ -3,7 +3,6 @@
 //! Owns: [`TransactionFuture`] and the making of bodies for each kind of store. Never executes
 //! one: the store does, inside its transaction.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -22,18 +21,47 @@ use crate::{Failure, Retry};
 /// store's writer is bounded by
 /// [`TRANSACTION_TIME_MAX`](crate::limits::TRANSACTION_TIME_MAX), and it takes effect exactly
 /// once.
+///
+/// ```compile_fail,E0599
+/// # use onward::{Ctx, Failure};
+/// # async fn workflow(ctx: Ctx) -> Result<(), Failure> {
+/// ctx.sqlite_transaction("pay", |_, _| Ok::<_, Failure>(())).at_most_once().await
+/// # }
+/// ```
 #[must_use = "a step does nothing until it is awaited"]
 pub struct TransactionFuture<'a, T>(StepFuture<'a, T>);
 
 impl<T> TransactionFuture<'_, T> {
     /// How the step is tried again when it fails; [`Retry::default`] unless set. A try that failed
     /// has left nothing behind.
+    ///
+    /// ```
+    /// # use {onward::{Ctx, Failure, Retry}, std::time::Duration};
+    /// # async fn workflow(ctx: Ctx) -> Result<(), Failure> {
+    /// let count = ctx.sqlite_transaction("count", |db, _| {
+    ///     db.execute("update visits set n = n + 1", ()).map(|_| ())
+    /// });
+    /// count.retry(Retry::fixed(Duration::from_secs(1)).tries(3)).await
+    /// # }
+    /// ```
     pub fn retry(self, retry: Retry) -> Self {
         Self(self.0.retry(retry))
     }
 
     /// Gives the step an id of its own among the steps of its name, as
     /// [`StepFuture::id`] does.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn workflow(ctx: Ctx, items: Vec<u64>) -> Result<(), Failure> {
+    /// for item in items {
+    ///     let save = ctx.sqlite_transaction("save", move |db, _| {
+    ///         db.execute("insert into items values (?1)", [item.cast_signed()]).map(|_| ())
+    ///     });
+    ///     save.id(item).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn id(self, id: impl fmt::Display) -> Self {
         Self(self.0.id(id))
     }
@@ -58,6 +86,7 @@ impl<T> fmt::Debug for TransactionFuture<'_, T> {
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
+    use std::borrow::Cow;
     use std::sync::Arc;
 
     use super::*;
@@ -134,7 +163,7 @@ mod sqlite {
             let token = self.board.wakes.token;
             let body = Body::Transaction(Box::new(move |step| {
                 let body = Arc::clone(&body);
-                TransactionBody::Sqlite(Arc::new(move |db| {
+                TransactionBody::sqlite(Arc::new(move |db| {
                     let _here = Here::enter(Here::Body(token));
                     let value = body(db, &step).map_err(Into::into)?;
                     Ok(recordable(&value)?.1)
@@ -147,6 +176,7 @@ mod sqlite {
 
 #[cfg(feature = "postgres")]
 mod postgres {
+    use std::borrow::Cow;
     use std::sync::Arc;
 
     use super::*;
@@ -202,7 +232,7 @@ mod postgres {
             let token = self.board.wakes.token;
             let body = Body::Transaction(Box::new(move |step| {
                 let body = Arc::clone(&body);
-                TransactionBody::Postgres(Arc::new(move |db| {
+                TransactionBody::postgres(Arc::new(move |db| {
                     let (body, step) = (Arc::clone(&body), step.clone());
                     let made = {
                         let _here = Here::enter(Here::Body(token));

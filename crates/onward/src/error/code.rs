@@ -107,6 +107,16 @@ codes! {
     OtherDatabase = "other_database", false,
         "The connection is not to the store's own database. Open it on the file of the store.";
 
+    // Copying a store.
+    StoreServed = "store_served", false,
+        "A live worker serves a store that is to be copied. Stop all workers and callers, then copy.";
+    CopyConflict = "copy_conflict", false,
+        "The destination has this run and it differs, or has its key for another run. Nothing of it was changed.";
+    StoreChanged = "store_changed", false,
+        "A store changed while it was copied. Stop workers and callers, and copy into an empty one.";
+    CopyUnsupported = "copy_unsupported", false,
+        "This store does not know how to give out or take in whole runs.";
+
     // Workers.
     LeaseLost = "lease_lost", true,
         "The worker did not renew its lease in time, and its runs went on elsewhere.";

@@ -133,10 +133,7 @@ impl Entry {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Entry::Done(json) => json.as_str().len(),
-            Entry::Failed(failure) | Entry::TryFailed { failure, .. } => {
-                let details = failure.details.as_ref().map_or(0, |json| json.as_str().len());
-                failure.message.len() + details
-            }
+            Entry::Failed(failure) | Entry::TryFailed { failure, .. } => failure.bytes(),
             Entry::Began | Entry::Fired => 0,
         }
     }

@@ -7,6 +7,7 @@
 
 mod hub;
 mod memory;
+mod portable;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub(crate) mod rules;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
+pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
 #[cfg(feature = "sqlite")]
@@ -66,6 +68,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Duration::from_secs(5)
     }
 
+    /// The store itself, if it is one on Postgres: what a start in a user's own transaction asks.
+    /// No I/O.
+    #[cfg(feature = "postgres")]
+    fn postgres(&self) -> Option<&PostgresStore> {
+        None
+    }
+
     /// The SQLite file that the store keeps, if it keeps one: what a user's own connection must be
     /// to for a start in its transaction. No I/O.
     fn sqlite_file(&self) -> Option<&Path> {
@@ -99,8 +108,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Executes the body of a transactional step and adds its record, in one transaction. The
     /// checks come in the usual order: the step's record by this attempt is there → it is the
-    /// answer; the fence is not mine → `LeaseLost`, and the body does not execute. A store without
-    /// transactions for this kind of body refuses it, as is the case unless this is written.
+    /// answer; the fence is not mine → `LeaseLost`, and the body does not execute. A body of a kind
+    /// that the store does not know is refused; unless a store writes this verb, each is.
     fn transact(&self, transact: Transact) -> Answer<'_, Transacted> {
         Box::pin(ready(Ok(transact.body.refused())))
     }
@@ -145,6 +154,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Counts of runs by state and queue, and the workers, without those known to be dead.
     fn stats(&self) -> Answer<'_, Stats>;
+
+    /// The store as one whose runs can be taken to another store, if they can. No I/O.
+    fn portable(&self) -> Option<&dyn Portable> {
+        None
+    }
 }
 
 /// What a store could not do. A variant exists only where the engine goes another way.
@@ -184,6 +198,18 @@ pub enum Conflict {
     NotFailed {
         /// That run.
         run: RunId,
+    },
+    /// A run to add is there, and is not the same.
+    RunDiffers {
+        /// That run.
+        run: RunId,
+    },
+    /// The key of a run to add belongs to another run.
+    KeyHeld {
+        /// The run to add.
+        run: RunId,
+        /// The run that has the key.
+        holder: RunId,
     },
     /// The holder itself wrote another record there, or would go on as a run that is there: a
     /// fault of the engine.
@@ -234,6 +260,10 @@ impl fmt::Display for Conflict {
             Conflict::KeyTaken { run } => write!(f, "run {run} has the key"),
             Conflict::Finished { run } => write!(f, "run {run} has ended"),
             Conflict::NotFailed { run } => write!(f, "run {run} is neither failed nor stuck"),
+            Conflict::RunDiffers { run } => write!(f, "run {run} is there, and differs"),
+            Conflict::KeyHeld { run, holder } => {
+                write!(f, "run {holder} has the key of run {run}")
+            }
             Conflict::Record { run } => write!(f, "run {run} has another record there"),
         }
     }

@@ -193,6 +193,19 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
     AfterLoss { due_at: Some(now + pause), waits_for: Some(Waits::Backoff { crashes }), ..waiting }
 }
 
+/// Takes a run from its lost worker.
+pub(crate) fn lose(run: &mut Run, progressed: bool, now: Timestamp) {
+    let after = after_loss(run, progressed, now);
+    queue(run, now);
+    run.state = after.state;
+    run.due_at = after.due_at;
+    run.crashes = after.crashes;
+    if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
+        add_stuck_build(&mut run.stuck_builds, run.build.as_deref());
+    }
+    run.waits_for = after.waits_for;
+}
+
 /// What is noted on a run whose code, in `build`, asks for these recorded steps no more.
 pub(crate) fn code_change(build: Option<&str>, unasked: &[String], now: Timestamp) -> CodeChange {
     let unasked = unasked.iter().take(MISMATCH_LISTED_MAX).cloned().collect();

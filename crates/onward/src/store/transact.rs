@@ -3,6 +3,7 @@
 //! Owns: [`Transact`], what a store is given, and [`Transacted`], what it answers. Never knows
 //! what a body does: that is the user's, written for one kind of store.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,22 +26,46 @@ pub struct Transact {
     pub time_max: Duration,
 }
 
-/// The body of a transactional step: one variant for each kind of store that can execute one.
+/// The body of a transactional step, of a type that one kind of store knows and executes.
 #[derive(Clone)]
-#[non_exhaustive]
-pub enum TransactionBody {
-    /// For a SQLite store.
-    #[cfg(feature = "sqlite")]
-    Sqlite(SqliteBody),
-    /// For a Postgres store.
-    #[cfg(feature = "postgres")]
-    Postgres(PostgresBody),
+pub struct TransactionBody {
+    kind: &'static str,
+    body: Arc<dyn Any + Send + Sync>,
 }
 
 /// A body that executes on the connection of a SQLite store that writes.
 #[cfg(feature = "sqlite")]
-pub type SqliteBody =
-    Arc<dyn Fn(&rusqlite::Connection) -> Result<Json, Failure> + Send + Sync + 'static>;
+pub type SqliteBody = Arc<dyn Fn(&rusqlite::Connection) -> Result<Json, Failure> + Send + Sync>;
+
+impl TransactionBody {
+    /// A body, and what kind of transaction it is, for people.
+    pub fn new<B: Any + Send + Sync>(kind: &'static str, body: B) -> Self {
+        Self { kind, body: Arc::new(body) }
+    }
+
+    /// The body for a SQLite store.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(body: SqliteBody) -> Self {
+        Self::new("a SQLite transaction", body)
+    }
+
+    /// The body for a Postgres store.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(body: PostgresBody) -> Self {
+        Self::new("a Postgres transaction", body)
+    }
+
+    /// The body, if it is of this type.
+    pub fn get<B: Any>(&self) -> Option<&B> {
+        self.body.downcast_ref()
+    }
+
+    /// What a store answers that does not know its type.
+    pub fn refused(&self) -> Transacted {
+        let message = format!("{}: {}", self.kind, Code::TransactionUnsupported.advice());
+        Transacted::Failed(Failure::engine(Code::TransactionUnsupported, message))
+    }
+}
 
 /// A body that executes in a transaction of a Postgres store.
 #[cfg(feature = "postgres")]
@@ -78,22 +103,9 @@ pub enum Transacted {
     Unwanted,
 }
 
-impl TransactionBody {
-    /// What a store answers that cannot execute this body.
-    pub fn refused(&self) -> Transacted {
-        let message = format!("{self:?}: {}", Code::TransactionUnsupported.advice());
-        Transacted::Failed(Failure::engine(Code::TransactionUnsupported, message))
-    }
-}
-
 impl fmt::Debug for TransactionBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            #[cfg(feature = "sqlite")]
-            TransactionBody::Sqlite(_) => "a SQLite transaction",
-            #[cfg(feature = "postgres")]
-            TransactionBody::Postgres(_) => "a Postgres transaction",
-        })
+        f.write_str(self.kind)
     }
 }
 

@@ -143,6 +143,14 @@ impl World {
         calls
     }
 
+    /// Every write of the story that the engine might repeat late.
+    pub(crate) fn late_writes(&self) -> Vec<Call> {
+        let repeated = |call: &&Call| {
+            matches!(call, Call::Start(_) | Call::Record(..) | Call::Settle(..) | Call::Retry(_))
+        };
+        self.calls.iter().filter(repeated).cloned().collect()
+    }
+
     /// What a worker claims before it dies.
     pub(crate) fn last_claims(&mut self, place: usize) -> Vec<Call> {
         let modes = [ClaimMode::Ordinary, ClaimMode::Suspect];

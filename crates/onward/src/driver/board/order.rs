@@ -100,9 +100,12 @@ impl Board {
 
     /// Keeps the task of a leaf's transaction, so that it ends with the leaf.
     pub(crate) fn transacts(&self, id: LeafId, task: AbortHandle) {
-        match self.lock().leaves.get_mut(&id) {
-            Some(leaf) => leaf.task = Some(task),
-            None => task.abort(),
+        let mut inner = self.lock();
+        if let Some(leaf) = inner.leaves.get_mut(&id) {
+            leaf.task = Some(task);
+        } else {
+            drop(inner);
+            task.abort();
         }
     }
 

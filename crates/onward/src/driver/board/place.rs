@@ -161,3 +161,43 @@ impl store::Place for Seat {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn places() -> Places {
+        Places::after(4, NOW)
+    }
+
+    #[test]
+    fn a_number_is_open_until_it_is_closed() {
+        let mut places = places();
+        let ((five, _), (six, _)) = (places.take(NOW), places.take(NOW));
+        assert!(places.is_open_below(six) && !places.is_open_below(five));
+        places.close(six);
+        assert!(places.is_open_below(six), "what is answered first does not overtake");
+        places.close(five);
+        assert!(!places.is_any_open());
+    }
+
+    #[test]
+    fn a_transaction_that_is_executed_again_keeps_its_place() {
+        let mut places = places();
+        let first = places.take_for(1, NOW);
+        let other = places.take(Timestamp::from_millis(2_000));
+        assert_eq!(places.take_for(1, Timestamp::from_millis(3_000)), first);
+        assert!(first.1 <= other.1, "times are in the order of the numbers");
+        places.close_transaction(1);
+        assert!(!places.is_open_below(other.0), "one that is undone leaves a gap");
+        assert!(places.take_for(1, NOW).0 > other.0, "its next try has a place of its own");
+    }
+
+    #[test]
+    fn times_never_go_back() {
+        let mut places = places();
+        assert_eq!(places.take(Timestamp::from_millis(1)), (5, NOW));
+    }
+}

@@ -4,6 +4,7 @@
 //! with. Never fast on purpose: it scans.
 
 mod claim;
+mod portable;
 mod settle;
 mod start;
 mod sweep;
@@ -50,12 +51,6 @@ struct Row {
     /// The step whose failure ended the run.
     failed_step: Option<String>,
     duplicates: VecDeque<(RunId, Duplicate)>,
-}
-
-struct Trace {
-    build: String,
-    /// What the settle answered; `None` when the worker was lost instead.
-    settled: Option<Settled>,
 }
 
 struct WorkerRow {
@@ -233,6 +228,20 @@ impl Store for MemoryStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.read(|state| Ok(state.stats()))
+    }
+
+    fn portable(&self) -> Option<&dyn Portable> {
+        Some(self)
+    }
+}
+
+impl Portable for MemoryStore {
+    fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
+        self.read(|state| Ok(portable::export(state, after, limit)))
+    }
+
+    fn import(&self, import: Import) -> Answer<'_, Imported> {
+        self.transact(|state, now| portable::import(state, &import, now))
     }
 }
 

@@ -126,15 +126,8 @@ impl Row {
     fn lose(&mut self, now: Timestamp) {
         let attempt = self.run.attempt;
         let progressed = self.records.iter().any(|record| record.attempt == attempt);
-        let after = rules::after_loss(&self.run, progressed, now);
         self.trace(None);
-        self.queue(now);
-        self.run.state = after.state;
-        self.run.due_at = after.due_at;
-        self.run.crashes = after.crashes;
-        if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
-            rules::add_stuck_build(&mut self.run.stuck_builds, self.run.build.as_deref());
-        }
-        self.run.waits_for = after.waits_for;
+        rules::lose(&mut self.run, progressed, now);
+        self.ticket = None;
     }
 }

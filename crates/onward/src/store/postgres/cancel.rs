@@ -116,7 +116,7 @@ pub(super) async fn keep_trace(tx: &Tx, row: &Row, settled: Option<Settled>) -> 
 }
 
 /// How an answered settle is kept.
-fn settled_text(settled: Settled) -> &'static str {
+pub(super) fn settled_text(settled: Settled) -> &'static str {
     match settled {
         Settled::AsSaid => "as_said",
         Settled::Queued => "queued",

@@ -14,6 +14,10 @@ const BATCH_REFUSED: &str = "OW001";
 const WORKER_LOST: &str = "OW003";
 const TRANSACTION_ENDED: &str = "OW005";
 
+/// The rows that only a repeated write finds there.
+const OF_BATCHES: [&str; 5] =
+    ["records_pkey", "outputs_pkey", "attempts_pkey", "runs_pkey", "inputs_pkey"];
+
 /// Why a verb did not succeed.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -76,6 +80,10 @@ impl From<tokio_postgres::Error> for Fault {
         let why = format!("{} ({})", db.message(), db.code().code());
         match db.code().code() {
             BATCH_REFUSED => Fault::OneByOne,
+            // A group commit asks for no row whether it is there, which it hardly ever is.
+            "23505" if db.constraint().is_some_and(|name| OF_BATCHES.contains(&name)) => {
+                Fault::OneByOne
+            }
             WORKER_LOST => Fault::Refused(Error::LeaseLost),
             TRANSACTION_ENDED => Fault::TransactionEnded,
             // An error that a body passed over, after which nothing more is done.

@@ -31,7 +31,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The pause before the connection is made again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-const NOTIFY: &str = "select pg_notify($1, $2)";
+/// The pause between two notifications: what is committed meanwhile goes together.
+const TOGETHER: Duration = Duration::from_millis(2);
+
+/// A notification is a hint: that it is on disk matters to nobody.
+const NOTIFY: &str = "select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
 
 /// Tells other processes what was committed: one notification at a time, and what is committed
 /// meanwhile goes with the next.
@@ -43,6 +47,7 @@ pub(super) async fn tell(shared: Arc<Shared>, mut changes: mpsc::UnboundedReceiv
         if let Err(fault) = notify(&shared, &payload).await {
             tracing::debug!(?fault, "a notification was lost; others look on a timer");
         }
+        tokio::time::sleep(TOGETHER).await;
     }
 }
 

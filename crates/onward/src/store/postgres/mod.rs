@@ -13,8 +13,10 @@ mod cancel;
 mod claim;
 mod clock;
 mod connect;
+mod export;
 mod fault;
 mod home;
+mod import;
 mod lane;
 mod listen;
 mod look;
@@ -49,7 +51,7 @@ use self::pool::Pool;
 use self::sql::Sql;
 use self::starting::StartWrite;
 pub use self::transact::PostgresTransaction;
-use self::tx::{Changes, transact};
+use self::tx::{Changes, snapshot, transact};
 use super::*;
 
 /// Connections that commit what runs record: more do not help.
@@ -152,6 +154,12 @@ impl PostgresStore {
         Ok(Self { shared, lanes, starts, listening: OnceLock::new(), home })
     }
 
+    /// A statement as this store's schema has it, and the time to bind to it, for a transaction of
+    /// the user's own.
+    pub(crate) fn inside(&self, sql: &'static str) -> (String, Option<i64>) {
+        (self.shared.sql.text(sql).into_owned(), self.shared.clock.given())
+    }
+
     /// The lane of a run: always the same, so that its writes stay in order.
     fn lane(&self, run: RunId) -> &Lane<RunWrite> {
         &self.lanes[(run.as_u128() % LANES as u128) as usize]
@@ -169,6 +177,10 @@ impl PostgresStore {
 impl Store for PostgresStore {
     fn clock(&self) -> &dyn Clock {
         &self.shared.clock
+    }
+
+    fn postgres(&self) -> Option<&PostgresStore> {
+        Some(self)
     }
 
     fn idle_look_every(&self) -> Duration {
@@ -257,6 +269,26 @@ impl Store for PostgresStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.home.answer(look::stats(Arc::clone(&self.shared)))
+    }
+
+    fn portable(&self) -> Option<&dyn Portable> {
+        Some(self)
+    }
+}
+
+impl Portable for PostgresStore {
+    fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
+        let shared = Arc::clone(&self.shared);
+        self.home.answer(async move {
+            snapshot(&shared, |tx| Box::pin(export::export(tx, after, limit))).await
+        })
+    }
+
+    fn import(&self, import: Import) -> Answer<'_, Imported> {
+        let (shared, import) = (Arc::clone(&self.shared), Arc::new(import));
+        self.home.answer(async move {
+            transact(&shared, |tx| Box::pin(import::import(tx, Arc::clone(&import)))).await
+        })
     }
 }
 

@@ -51,7 +51,7 @@ async fn settled_before(tx: &Tx, lease: Lease, row: &Row) -> Result<Option<Settl
     Ok(ended.then_some(Settled::AsSaid))
 }
 
-fn settled_of(text: &str) -> Result<Settled, Fault> {
+pub(super) fn settled_of(text: &str) -> Result<Settled, Fault> {
     match text {
         "as_said" => Ok(Settled::AsSaid),
         "queued" => Ok(Settled::Queued),

@@ -20,7 +20,7 @@ use super::pool::Pooled;
 use super::row::{self, body_columns, run_uuid, signed, small, worker_uuid};
 use super::tx::{Param, limited, query};
 use crate::store::rules;
-use crate::store::{Error, Lease, PostgresBody, Transact, Transacted, TransactionBody};
+use crate::store::{Error, Lease, PostgresBody, Transact, Transacted};
 use crate::{Code, Failure, Json, Record, failpoint};
 
 /// How often a transaction that lost against another is executed again at once.
@@ -57,8 +57,7 @@ pub(super) async fn transact(
     shared: Arc<Shared>,
     transact: Transact,
 ) -> Result<Transacted, Error> {
-    #[allow(irrefutable_let_patterns, reason = "without the other stores there is one kind")]
-    let TransactionBody::Postgres(body) = &transact.body else {
+    let Some(body) = transact.body.get::<PostgresBody>() else {
         return Ok(transact.body.refused());
     };
     let mut tries = 0;
@@ -156,14 +155,13 @@ async fn execute(
     let result = match result {
         Ok(result) => result,
         Err(failure) => {
-            let undone = home.answer(async move { Ok(roll_back(&shared, conn).await) });
-            // A connection that did not answer is given up, and what was open on it with it.
-            let _ = undone.await;
+            // A connection that does not answer is given up, and what is open on it with it.
+            let _ = home.spawn(async move { roll_back(&shared, conn).await }).await;
             return Ok(Transacted::Failed(failure));
         }
     };
     let Some(record) = transact.place.place(result) else {
-        let _ = home.answer(async move { Ok(roll_back(&shared, conn).await) }).await;
+        let _ = home.spawn(async move { roll_back(&shared, conn).await }).await;
         return Ok(Transacted::Unwanted);
     };
     failpoint::hit("transact.before_record");

@@ -26,6 +26,10 @@ const AGAIN_MAX: u32 = 8;
 /// Begins a transaction that may wait for its client, but not for a dead one.
 const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '5s'";
 
+/// Begins a transaction that sees one state of the database, and changes nothing.
+const BEGIN_SNAPSHOT: &str = "begin isolation level repeatable read read only; \
+    set local idle_in_transaction_session_timeout = '5s'";
+
 /// Executes one statement within the store's time limit.
 pub(super) async fn query(
     shared: &Shared,
@@ -124,20 +128,29 @@ pub(super) async fn transact<T>(
     let mut tries = 0;
     loop {
         tries += 1;
-        match once(shared, &verb).await {
-            Err(Fault::Again(why)) if tries < AGAIN_MAX => {
-                tracing::debug!(%why, "a transaction lost against another; again");
+        match once(shared, BEGIN, &verb).await {
+            Err(fault @ (Fault::Again(_) | Fault::OneByOne)) if tries < AGAIN_MAX => {
+                tracing::debug!(?fault, "a transaction lost against another; again");
             }
             answer => return answer,
         }
     }
 }
 
+/// Executes `verb` on one state of the database.
+pub(super) async fn snapshot<T>(
+    shared: &Arc<Shared>,
+    verb: impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
+) -> Result<T, Fault> {
+    once(shared, BEGIN_SNAPSHOT, &verb).await
+}
+
 async fn once<T>(
     shared: &Arc<Shared>,
+    begin: &'static str,
     verb: &impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
 ) -> Result<T, Fault> {
-    let mut tx = Tx::begin(shared).await?;
+    let mut tx = Tx::begin(shared, begin).await?;
     match verb(&mut tx).await {
         Ok(answer) => {
             tx.commit().await?;
@@ -156,14 +169,14 @@ async fn once<T>(
 }
 
 impl Tx {
-    async fn begin(shared: &Arc<Shared>) -> Result<Self, Fault> {
+    async fn begin(shared: &Arc<Shared>, begin: &'static str) -> Result<Self, Fault> {
         let mut conn = shared.pool.get().await?;
         conn.is_clean = false;
         let given = shared.clock.given();
         let sql = include_str!("sql/time.sql");
         let params: [Param<'_>; 1] = [(&given, Type::INT8)];
         let (began, now) = tokio::join!(
-            limited(shared, conn.batch_execute(BEGIN)),
+            limited(shared, conn.batch_execute(begin)),
             query(shared, &conn, sql, &params)
         );
         began?;

@@ -8,8 +8,10 @@ mod alive;
 mod cancel;
 mod claim;
 mod commit;
+mod export;
 mod fault;
 mod guard;
+mod import;
 mod inside;
 mod log;
 mod look;
@@ -292,6 +294,20 @@ impl Store for SqliteStore {
             stats.workers.retain(|worker| !alive.is_dead(worker.id));
             Ok(stats)
         })
+    }
+
+    fn portable(&self) -> Option<&dyn Portable> {
+        Some(self)
+    }
+}
+
+impl Portable for SqliteStore {
+    fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
+        self.readers.look(move |conn| export::export(conn, after, limit))
+    }
+
+    fn import(&self, import: Import) -> Answer<'_, Imported> {
+        self.large(move |tx| import::import(tx, &import))
     }
 }
 

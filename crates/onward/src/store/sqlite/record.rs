@@ -44,7 +44,7 @@ pub(super) fn holds(row: &rusqlite::Row<'_>, lease: Lease) -> Result<bool, Fault
 /// Adds records under a lease that holds. Refused, it has written nothing.
 pub(super) fn add(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) -> Result<(), Fault> {
     for (place, record) in records.iter().enumerate() {
-        if insert(tx, lease, no, record)? == Inserted::Refused {
+        if insert(tx, lease.attempt, no, record)? == Inserted::Refused {
             for earlier in &records[..place] {
                 let params = params![no, earlier.step, signed(rules::slot(earlier))];
                 tx.execute(include_str!("sql/record_remove.sql"), params)?;
@@ -73,11 +73,21 @@ fn add_new(tx: &mut Tx<'_>, lease: Lease, no: i64, records: &[Record]) -> Result
         }
     }
     for record in new {
-        if insert(tx, lease, no, record)? == Inserted::Refused {
+        if insert(tx, lease.attempt, no, record)? == Inserted::Refused {
             return Err(Fault::data(format!("record {} of run {no} is refused", record.seq)));
         }
     }
     Ok(())
+}
+
+/// Adds a record as it stood in another store, under whatever attempt made it.
+pub(super) fn add_whole(tx: &Tx<'_>, no: i64, record: &Record) -> Result<(), Fault> {
+    match insert(tx, record.attempt, no, record)? {
+        Inserted::Done => Ok(()),
+        Inserted::Refused => {
+            Err(Fault::data(format!("record {} of step {:?} is refused", record.seq, record.step)))
+        }
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -87,7 +97,7 @@ enum Inserted {
     Refused,
 }
 
-fn insert(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<Inserted, Fault> {
+fn insert(tx: &Tx<'_>, attempt: u32, no: i64, record: &Record) -> Result<Inserted, Fault> {
     let (body, next_at) = columns(&record.entry)?;
     let result = tx.conn.prepare_cached(include_str!("sql/record_add.sql"))?.execute(params![
         no,
@@ -97,7 +107,7 @@ fn insert(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<Inserte
         record.entry.kind().as_str(),
         body,
         record.try_number,
-        lease.attempt,
+        attempt,
         record.began_at.as_millis(),
         record.at.as_millis(),
         next_at,

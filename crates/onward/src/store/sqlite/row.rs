@@ -280,7 +280,10 @@ pub(super) fn waits_columns(waits_for: Option<&Waits>) -> Result<WaitsColumns, F
 
 /// The builds under which a run got stuck; nothing for most runs, but always something for a
 /// stuck one, because its index is made of it.
-fn builds_column(builds: &[String], waits: &WaitsColumns) -> Result<Option<String>, Fault> {
+pub(super) fn builds_column(
+    builds: &[String],
+    waits: &WaitsColumns,
+) -> Result<Option<String>, Fault> {
     let needed = !builds.is_empty() || waits.stuck.is_some();
     if needed { json_text(&builds).map(Some) } else { Ok(None) }
 }

@@ -85,7 +85,8 @@ fn settled_before(tx: &Tx<'_>, lease: Lease, held: &Held) -> Result<Option<Settl
     Ok(ended.then_some(Settled::AsSaid))
 }
 
-fn settled_of(text: &str) -> Result<Settled, Fault> {
+/// The answer that a kept text stands for.
+pub(super) fn settled_of(text: &str) -> Result<Settled, Fault> {
     match text {
         "as_said" => Ok(Settled::AsSaid),
         "queued" => Ok(Settled::Queued),

@@ -164,14 +164,20 @@ pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
         ],
     )?;
     let no = tx.conn.last_insert_rowid();
-    let tags = if run.tags.is_empty() { None } else { Some(json_text(&run.tags)?) };
-    tx.execute(include_str!("sql/start_input.sql"), params![no, run.input.as_str(), tags])?;
-    for (name, value) in &run.tags {
-        tx.execute(include_str!("sql/start_tag.sql"), params![name, value, no])?;
-    }
+    keep_input(tx, no, run)?;
     tx.changed(run.id);
     if run.due_at.is_some() {
         tx.work();
     }
     Ok(no)
+}
+
+/// Keeps what a run was started with, and lets lists find it by its tags.
+pub(super) fn keep_input(tx: &Tx<'_>, no: i64, run: &Run) -> Result<(), Fault> {
+    let tags = if run.tags.is_empty() { None } else { Some(json_text(&run.tags)?) };
+    tx.execute(include_str!("sql/start_input.sql"), params![no, run.input.as_str(), tags])?;
+    for (name, value) in &run.tags {
+        tx.execute(include_str!("sql/start_tag.sql"), params![name, value, no])?;
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@ use super::tx::Tx;
 use crate::limits::SWEEP_BATCH_MAX;
 use crate::store::rules;
 use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
-use crate::{RunId, Timestamp, Waits, WorkerId};
+use crate::{RunId, Timestamp, WorkerId};
 
 /// Enters a worker.
 pub(super) fn join(tx: &mut Tx<'_>, worker: &NewWorker) -> Result<(), Fault> {
@@ -157,16 +157,9 @@ fn lose(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
     };
     let params = params![no, row.run.attempt];
     let progressed = tx.exists(include_str!("sql/sweep_progress.sql"), params)?;
-    let after = rules::after_loss(&row.run, progressed, tx.now);
     keep_trace(tx, &row, None)?;
-    row.queue(tx.now);
-    row.run.state = after.state;
-    row.run.due_at = after.due_at;
-    row.run.crashes = after.crashes;
-    if matches!(after.waits_for, Some(Waits::Stuck { .. })) {
-        rules::add_stuck_build(&mut row.run.stuck_builds, row.run.build.as_deref());
-    }
-    row.run.waits_for = after.waits_for;
+    rules::lose(&mut row.run, progressed, tx.now);
+    row.ticket = None;
     row.save(tx.conn)?;
     tx.changed(row.run.id);
     tx.work();

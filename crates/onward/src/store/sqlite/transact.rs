@@ -15,7 +15,7 @@ use super::inside;
 use super::record::{self, holds};
 use super::row::{self, run_blob};
 use super::tx::Tx;
-use crate::store::{Error, SqliteBody, Transact, Transacted, TransactionBody};
+use crate::store::{Error, SqliteBody, Transact, Transacted};
 use crate::{Code, Failure, Json, Record, failpoint};
 
 /// A transaction that is to be executed, and its failure once it has failed: a write may be
@@ -37,10 +37,7 @@ impl Execution {
             return Ok(Transacted::Failed(failure.clone()));
         }
         let Transact { lease, step, body, place, .. } = &self.transact;
-        #[allow(irrefutable_let_patterns, reason = "without the other stores there is one kind")]
-        let TransactionBody::Sqlite(body) = body else {
-            return Ok(body.refused());
-        };
+        let Some(body) = body.get::<SqliteBody>() else { return Ok(body.refused()) };
         let id = run_blob(lease.run);
         let held = row::first(tx.conn, include_str!("sql/record_fence.sql"), [id], |row| {
             Ok((row.get::<_, i64>(0)?, holds(row, *lease)?))

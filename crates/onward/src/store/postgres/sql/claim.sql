@@ -22,7 +22,14 @@ create or replace function onward.claim(
     marks uuid[],
     mark_attempts integer[]
 )
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 declare
     v_now bigint;
     v_woken uuid[];

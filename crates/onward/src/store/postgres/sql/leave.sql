@@ -1,7 +1,14 @@
 -- Ends a worker: it is marked lost, and whatever it holds is queued at once, without counting a
 -- crash. The fence is taken alone, so nothing it was writing comes after.
 create or replace function onward.leave(p_now bigint, p_worker uuid) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 declare
     v_now bigint;
     v_released uuid[];

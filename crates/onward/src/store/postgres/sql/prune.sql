@@ -2,7 +2,14 @@
 -- somebody else works on are passed over.
 create or replace function onward.prune(p_ended_by bigint, p_states text[], p_limit integer)
 returns table (runs bigint, more boolean)
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 declare
     v_old uuid[];
 begin

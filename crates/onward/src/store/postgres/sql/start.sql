@@ -22,12 +22,20 @@ create or replace function onward.start_runs(
     t_name text[],
     t_value text[]
 ) returns table (id uuid, claimed boolean, at bigint)
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 declare
     v_now bigint;
     v_new uuid[];
     v_keyed uuid[];
-    v_done bigint;
+    v_started uuid[];
+    v_held boolean[];
 begin
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
@@ -47,6 +55,26 @@ begin
         )
         select coalesce(array_agg(k.run), '{}') into v_keyed from keyed k;
         v_new := v_new || v_keyed;
+    end if;
+    if v_new = '{}' then
+        return;
+    end if;
+    if cardinality(v_new) < cardinality(s_id) then
+        -- What is left is started.
+        select
+            array_agg(s.id), array_agg(s.workflow), array_agg(s.queue), array_agg(s.priority),
+            array_agg(s.input), array_agg(s.tags), array_agg(s.after), array_agg(s.at),
+            array_agg(s.timeout), array_agg(s.key), array_agg(s.worker), array_agg(s.build)
+        into
+            s_id, s_workflow, s_queue, s_priority, s_input, s_tags, s_after, s_at, s_timeout,
+            s_key, s_worker, s_build
+        from unnest(
+            s_id, s_workflow, s_queue, s_priority, s_input, s_tags, s_after, s_at, s_timeout,
+            s_key, s_worker, s_build
+        ) s (
+            id, workflow, queue, priority, input, tags, after, at, timeout, key, worker, build
+        )
+        where s.id = any (v_new);
     end if;
     with started as (
         insert into onward.runs (
@@ -79,27 +107,19 @@ begin
                 s_build
             ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build)
         ) s
-        join unnest(v_new) n (id) on n.id = s.id
         left join onward.workers k on k.id = s.worker and k.lost_at is null
-        on conflict do nothing
-        returning runs.id
+        returning runs.id, runs.worker is not null as held
     )
-    select count(*) into v_done from started;
-    if v_done <> cardinality(v_new) then
-        raise exception 'a run is there already' using errcode = 'OW001';
-    end if;
+    select array_agg(s.id), array_agg(s.held) into v_started, v_held from started s;
     insert into onward.inputs (run, input, tags)
     select s.id, s.input, s.tags
-    from unnest(s_id, s_input, s_tags) s (id, input, tags)
-    join unnest(v_new) n (id) on n.id = s.id;
+    from unnest(s_id, s_input, s_tags) s (id, input, tags);
     if cardinality(t_run) > 0 then
         insert into onward.tags (name, value, run)
         select t.name, t.value, t.run
         from unnest(t_run, t_name, t_value) t (run, name, value)
-        join unnest(v_new) n (id) on n.id = t.run;
+        where t.run = any (v_new);
     end if;
-    return query
-    select r.id, r.worker is not null, v_now
-    from unnest(v_new) n (id) join onward.runs r on r.id = n.id;
+    return query select s.id, s.held, v_now from unnest(v_started, v_held) s (id, held);
 end
 $$;

@@ -36,10 +36,11 @@ begin
     if v_point > -5 and v_point <= 0 then
         return v_sign || '0.' || repeat('0', -v_point) || v_digits;
     end if;
+    v_text := case when v_point > 0 then 'e+' else 'e' end || (v_point - 1);
     if length(v_digits) = 1 then
-        return v_sign || v_digits || 'e' || (v_point - 1);
+        return v_sign || v_digits || v_text;
     end if;
-    return v_sign || left(v_digits, 1) || '.' || substr(v_digits, 2) || 'e' || (v_point - 1);
+    return v_sign || left(v_digits, 1) || '.' || substr(v_digits, 2) || v_text;
 end
 $$;
 
@@ -104,7 +105,14 @@ create or replace function onward.start_one(
     p_tags text,
     p_caller text
 ) returns table (run uuid, how text, at bigint)
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 declare
     v_now bigint := onward.now_ms(p_now);
     v_key record;

@@ -15,7 +15,14 @@ create or replace function onward.transact(
     p_at bigint,
     p_foreign boolean
 ) returns void
-language plpgsql volatile as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
 begin
     if pg_current_xact_id()::text <> p_transaction then
         raise exception 'the transaction was ended by its body' using errcode = 'OW005';

@@ -1,18 +1,14 @@
-//! The raw limits: what SQLite itself does on this file system, with the same row size and the
-//! same durability, and nothing of Onward.
+//! The raw limits of SQLite on the file system that is measured.
+//!
+//! Owns: a table in a file of its own.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
+use super::{COMMITS, ROWS_PER_COMMIT};
 use crate::bench::{Fallible, payload};
-
-/// Rows in one commit of the throughput limit.
-const ROWS_PER_COMMIT: i64 = 100;
-
-/// Commits in one figure of the throughput limit.
-const COMMITS: i64 = 100;
 
 /// A table of step results in a fresh file.
 pub(crate) struct Raw {
@@ -21,7 +17,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    pub(crate) fn open(folder: &Path) -> Fallible<Self> {
+    pub(super) fn open(folder: &Path) -> Fallible<Self> {
         let conn = Connection::open(folder.join("raw.db"))?;
         conn.pragma_update(None, "journal_mode", "wal")?;
         conn.pragma_update(None, "synchronous", "full")?;
@@ -48,7 +44,7 @@ impl Raw {
     }
 
     /// Rows a second at a hundred rows in a commit.
-    pub(crate) fn rows_per_second(&self) -> Fallible<f64> {
+    pub(super) fn rows_per_second(&self) -> Fallible<f64> {
         let begun = Instant::now();
         for _ in 0..COMMITS {
             self.commit(ROWS_PER_COMMIT)?;
@@ -57,7 +53,7 @@ impl Raw {
     }
 
     /// The times of some commits of one row, with a pause before each.
-    pub(crate) fn commits(&self, count: usize, pause: Duration) -> Fallible<Vec<Duration>> {
+    pub(super) fn commits(&self, count: usize, pause: Duration) -> Fallible<Vec<Duration>> {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
             if !pause.is_zero() {

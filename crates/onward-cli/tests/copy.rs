@@ -1,0 +1,234 @@
+//! `onward copy`: refused while somebody is at work, interruptible, and nothing is lost.
+
+// A test that cannot go on should panic, its own functions included.
+#![allow(clippy::unwrap_used)]
+
+mod place;
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use place::{Ended, Place, text};
+use serde_json::Value;
+
+/// Enough that a copy is met halfway.
+const ITEMS: usize = 20_000;
+
+/// How long anything may take to come about.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The store that is copied into.
+fn large(place: &Place) -> String {
+    format!("sqlite:{}", place.path("large.db").display())
+}
+
+fn copy(place: &Place, more: &[&str]) -> Ended {
+    let (from, to) = (place.url(), large(place));
+    place.onward(&[&["copy", "--from", &from, "--to", &to], more].concat())
+}
+
+/// Executes a command on the copy.
+fn on_copy(place: &Place, args: &[&str]) -> Ended {
+    place.onward(&[&["--store", &large(place)], args].concat())
+}
+
+fn shown(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+#[test]
+fn runs_keys_and_tags_are_in_the_copy() {
+    let place = Place::new();
+    let queued = place.start(&["w", "--key", "k", "--input", "1", "--tag", "tenant=acme"]);
+    place.start(&["w", "--key", "k", "--input", "1"]);
+    let cancelled = place.start(&["w"]);
+    place.onward(&["runs", "cancel", &cancelled]);
+    place.start(&["w", "--delay", "2h"]);
+
+    let first = copy(&place, &[]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let lines: Vec<_> = first.stdout.lines().collect();
+    assert_eq!(lines[0], "copied 3 runs, 0 existing");
+    assert_eq!(lines[1], "  1 queued, 1 waiting, 1 cancelled");
+    assert!(lines[2].starts_with("  0 records, 1 key, 1 suppressed start, "), "{}", lines[2]);
+    assert_eq!(lines[3], "nothing lost: 3 runs compared, the same in both stores");
+    assert!(first.stderr.contains("never again on the source"), "{}", first.stderr);
+
+    for args in [
+        &["runs", "list", "-o", "json"][..],
+        &["runs", "show", &queued, "-o", "json"],
+        &["keys", "show", "w", "k", "-o", "json"],
+        &["runs", "list", "-o", "ids", "--tag", "tenant=acme"],
+    ] {
+        assert_eq!(on_copy(&place, args).stdout, place.onward(args).stdout, "{args:?}");
+    }
+    let again = copy(&place, &["-o", "json"]);
+    let report = shown(&again);
+    assert_eq!((&report["copied"], &report["existing"]), (&0.into(), &3.into()));
+    assert_eq!((&report["verified"], &report["dry_run"]), (&true.into(), &false.into()));
+    assert_eq!(report["runs"]["queued"], 1);
+}
+
+#[test]
+fn a_dry_run_counts_and_creates_nothing() {
+    let place = Place::new();
+    place.start(&["w", "--key", "k"]);
+    let dry = copy(&place, &["--dry-run"]);
+    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    assert!(dry.stdout.starts_with("would copy 1 run, 0 existing\n"), "{}", dry.stdout);
+    assert!(!dry.stdout.contains("nothing lost"), "{}", dry.stdout);
+    assert!(!place.path("large.db").exists());
+    copy(&place, &[]);
+    let dry = shown(&copy(&place, &["--dry-run", "-o", "json"]));
+    assert_eq!((&dry["copied"], &dry["existing"]), (&0.into(), &1.into()));
+    assert_eq!((&dry["verified"], &dry["dry_run"]), (&false.into(), &true.into()));
+}
+
+#[test]
+fn wrong_usage_is_exit_2_and_a_missing_source_is_exit_4() {
+    let place = Place::new();
+    let missing = copy(&place, &[]);
+    assert_eq!(missing.code, 4, "{}", missing.stderr);
+    assert!(missing.stderr.contains("--from"), "{}", missing.stderr);
+    place.start(&["w"]);
+    let url = place.url();
+    for args in [
+        &["copy", "--from", &url][..],
+        &["copy", "--from", &url, "--to", &url],
+        &["copy", "--from", &url, "--to", "sqlite:./onward.db"],
+        &["copy", "--from", &url, "--to", "memory:"],
+        &["copy", "--from", &url, "--to", "sqlite:large.db", "-o", "ids"],
+        &["--store", &url, "copy", "--from", &url, "--to", "sqlite:large.db"],
+    ] {
+        let ended = place.onward(args);
+        assert_eq!(ended.code, 2, "{args:?}: {}", ended.stderr);
+        assert!(!place.path("large.db").exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_run_that_differs_and_a_key_that_is_taken_are_named() {
+    let place = Place::new();
+    let id = place.start(&["w", "--key", "k"]);
+    copy(&place, &[]);
+    place.onward(&["runs", "cancel", &id]);
+    let differs = copy(&place, &[]);
+    assert_eq!((differs.code, differs.stdout.as_str()), (1, ""));
+    assert!(differs.stderr.contains(&format!("copy_conflict (run {id})")), "{}", differs.stderr);
+
+    let place = Place::new();
+    let here = place.start(&["w", "--key", "k"]);
+    let there = on_copy(&place, &["start", "w", "--key", "k", "-o", "ids"]).stdout;
+    let taken = copy(&place, &[]);
+    assert_eq!(taken.code, 1);
+    for part in [&here, there.trim(), "\"k\"", "\"w\""] {
+        assert!(taken.stderr.contains(part), "{part} in {}", taken.stderr);
+    }
+}
+
+#[test]
+fn a_live_worker_is_named_and_a_killed_ones_run_is_queued_in_the_copy() {
+    let place = Place::new();
+    let input = r#"{"id": 1, "channel": "premium-1"}"#;
+    let held = place.start(&["index-attachment", "--input", input]);
+    // A service that never answers, so that the run is held for as long as the worker lives.
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut worker = start_worker(&place, &service);
+    let state = || shown(&place.onward(&["runs", "show", &held, "-o", "json"]))["state"].clone();
+    until(|| state() == "running");
+
+    let refused = copy(&place, &[]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
+    assert!(refused.stderr.contains("store_served"), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&worker.id().to_string()), "{}", refused.stderr);
+    assert!(refused.stderr.contains("serves the source, holds 1 run"), "{}", refused.stderr);
+    assert_eq!(on_copy(&place, &["runs", "list", "-o", "ids"]).stdout, "");
+
+    // Its lease lasts for minutes, but on this machine it is known to be dead at once.
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let copied = copy(&place, &["-o", "json"]);
+    assert_eq!(copied.code, 0, "{}", copied.stderr);
+    assert_eq!(shown(&copied)["taken_back"], 1);
+    let run = shown(&on_copy(&place, &["runs", "show", &held, "-o", "json"]));
+    assert_eq!((&run["state"], &run["attempt"]), (&"queued".into(), &1.into()));
+    assert_eq!(state(), "running", "the source is not changed");
+    assert_eq!(shown(&copy(&place, &["-o", "json"]))["existing"], 1);
+}
+
+#[test]
+fn an_interrupted_copy_goes_on_where_it_was() {
+    let place = full();
+    let child = begin(&place);
+    let signalled = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    let ended: Ended = child.wait_with_output().unwrap().into();
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("interrupted; what was copied stays"), "{}", ended.stderr);
+    finish(&place);
+}
+
+#[test]
+fn a_killed_copy_goes_on_where_it_was() {
+    let place = full();
+    let mut child = begin(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    finish(&place);
+}
+
+#[test]
+fn the_help_says_what_the_operator_must_do() {
+    let help = Place::new().onward(&["copy", "--help"]).stdout;
+    for part in ["stop every worker AND every program", "goes on", "nothing is lost", "dead worker"]
+    {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
+
+/// A store with many runs.
+fn full() -> Place {
+    let place = Place::new();
+    let file = place.items(ITEMS);
+    let started = place.onward(&["start", "w", "--from", text(&file), "--key-field", "id"]);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    place
+}
+
+/// Begins a copy and returns when some of it is there.
+fn begin(place: &Place) -> Child {
+    let (from, to) = (place.url(), large(place));
+    let mut command = place.command(&["copy", "--from", &from, "--to", &to]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until(|| !on_copy(place, &["runs", "list", "--limit", "1", "-o", "ids"]).stdout.is_empty());
+    child
+}
+
+/// Copies again to the end: some were there, the others are new, and none is there twice.
+fn finish(place: &Place) {
+    let counted = || on_copy(place, &["runs", "list", "-o", "ids"]).stdout.lines().count();
+    let before = counted();
+    assert!(0 < before && before < ITEMS, "{before} of {ITEMS} when it was interrupted");
+    let report = shown(&copy(place, &["-o", "json"]));
+    assert_eq!(report["existing"], before);
+    assert_eq!(report["copied"], ITEMS - before);
+    assert_eq!((&report["keys"], &report["verified"]), (&ITEMS.into(), &true.into()));
+    assert_eq!(counted(), ITEMS);
+}
+
+/// A worker process of the demo, with a lease that outlasts the test.
+fn start_worker(place: &Place, service: &TcpListener) -> Child {
+    let address = service.local_addr().unwrap();
+    let services = format!("{address},{address},{address}");
+    let args = ["demo-worker", "--process", "1", "--services", &services, "--lease", "10m"];
+    place.command(&args).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come about");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,256 @@
+//! Copying a store into another: for when one machine is no longer enough.
+//!
+//! Owns: [`CopyTo`]: that nobody serves either store, that every run is taken along, and that this
+//! was counted. Never changes the source, and never a run that is in the destination.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX};
+use crate::store::{
+    self, Conflict, Import, Imported, Portable, Stats, Store, WholeRun, WorkerInfo,
+};
+use crate::{Code, Error, RunId, RunState, Timestamp};
+
+/// A copy that is being set up; made by [`Onward::copy_to`](crate::Onward::copy_to).
+#[must_use = "runs are copied when it is awaited"]
+pub struct CopyTo {
+    from: Arc<dyn Store>,
+    to: Arc<dyn Store>,
+    dry_run: bool,
+    on_progress: Option<Box<dyn FnMut(CopyProgress) + Send>>,
+}
+
+/// How far a [`CopyTo`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyProgress {
+    /// How often it has gone through the source, from 1: the first time copies, each later one
+    /// compares, and copies what was started meanwhile.
+    pub pass: u32,
+    /// Runs that this pass is done with.
+    pub runs: u64,
+    /// Runs that the source had when the copy began.
+    pub total: u64,
+    /// Bytes of payload that this pass is done with.
+    pub bytes: u64,
+}
+
+/// What a [`CopyTo`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Copied {
+    /// Runs that are new in the destination.
+    pub copied: u64,
+    /// Runs that the destination had, the same in everything: of an earlier copy.
+    pub existing: u64,
+    /// All runs of the source, by the state that they have in the destination.
+    pub runs: BTreeMap<RunState, u64>,
+    /// Runs that a dead worker held; in the destination they are as a sweep leaves them.
+    pub taken_back: u64,
+    /// Records in the histories of these runs, voided ones included.
+    pub records: u64,
+    /// Keys that these runs have.
+    pub keys: u64,
+    /// Suppressed starts that are kept in detail with these runs.
+    pub duplicates: u64,
+    /// Bytes of payload of all this.
+    pub bytes: u64,
+    /// Workers of the source that are not marked lost, but whose lease has expired: they were
+    /// taken for dead. One that was only stopped and goes on would work in the source.
+    pub presumed_dead: Vec<WorkerInfo>,
+    /// Whether every run of the source was compared with the destination afterwards and found
+    /// the same, and the source still counted the same runs. Only a dry run says no.
+    pub verified: bool,
+}
+
+/// What one pass counted.
+#[derive(Default)]
+struct Pass {
+    number: u32,
+    imported: Imported,
+    /// Runs by state, as they stand in the source.
+    states: BTreeMap<RunState, u64>,
+    copied: Copied,
+}
+
+impl CopyTo {
+    pub(super) fn new(from: Arc<dyn Store>, to: Arc<dyn Store>) -> Self {
+        Self { from, to, dry_run: false, on_progress: None }
+    }
+
+    /// Counts and compares only.
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// Calls back after each batch.
+    pub fn on_progress(mut self, on_progress: impl FnMut(CopyProgress) + Send + 'static) -> Self {
+        self.on_progress = Some(Box::new(on_progress));
+        self
+    }
+
+    async fn copy(mut self) -> Result<Copied, Error> {
+        let before = unserved(self.from.as_ref(), "source").await?;
+        unserved(self.to.as_ref(), "destination").await?;
+        let total = before.runs.values().sum();
+        let (mut copied, mut existing) = (0, 0);
+        for number in 1..=COPY_PASSES_MAX {
+            let pass = self.pass(number, total).await?;
+            copied += pass.imported.new;
+            if number == 1 {
+                existing = pass.imported.there;
+            }
+            let presumed_dead = before.workers.clone();
+            let done = Copied { copied, existing, presumed_dead, ..pass.copied };
+            if self.dry_run {
+                return Ok(done);
+            }
+            if pass.imported.new == 0 {
+                unserved(self.to.as_ref(), "destination").await?;
+                let after = unserved(self.from.as_ref(), "source").await?;
+                check_unchanged(&before, &after, &pass.states)?;
+                return Ok(Copied { verified: true, ..done });
+            }
+        }
+        Err(Error::new(Code::StoreChanged).about("runs are still being started in the source"))
+    }
+
+    /// Goes through the source once: what is not in the destination is copied, what is there is
+    /// compared.
+    async fn pass(&mut self, number: u32, total: u64) -> Result<Pass, Error> {
+        let mut pass = Pass { number, ..Pass::default() };
+        let mut after = None;
+        loop {
+            let runs = portable(self.from.as_ref())?.export(after, COPY_BATCH_MAX).await?;
+            let Some(last) = runs.last() else { return Ok(pass) };
+            after = Some(last.run.id);
+            let now = self.from.clock().now();
+            let runs: Vec<_> = runs.into_iter().map(|whole| pass.count(whole, now)).collect();
+            let import = Import { runs, dry_run: self.dry_run };
+            let imported = take_in(portable(self.to.as_ref())?, import, number).await?;
+            pass.imported.new += imported.new;
+            pass.imported.there += imported.there;
+            if let Some(on_progress) = &mut self.on_progress {
+                on_progress(pass.progress(total));
+            }
+        }
+    }
+}
+
+impl Pass {
+    /// Counts a run, and gives it as it is to stand in the destination.
+    fn count(&mut self, whole: WholeRun, now: Timestamp) -> WholeRun {
+        *self.states.entry(whole.run.state).or_default() += 1;
+        let done = &mut self.copied;
+        done.taken_back += u64::from(whole.run.state == RunState::Running);
+        let whole = whole.taken_back();
+        *done.runs.entry(whole.run.state).or_default() += 1;
+        done.records += whole.records.len() as u64;
+        done.keys += u64::from(whole.hold.as_ref().is_some_and(|hold| hold.is_live(now)));
+        done.duplicates += whole.suppressed.len() as u64;
+        done.bytes += whole.bytes() as u64;
+        whole
+    }
+
+    fn progress(&self, total: u64) -> CopyProgress {
+        let runs = self.imported.new + self.imported.there;
+        CopyProgress { pass: self.number, runs, total, bytes: self.copied.bytes }
+    }
+}
+
+/// The store's workers and counts, if no live worker serves it. An expired lease is a dead worker's,
+/// or that of one which cannot be told from it.
+async fn unserved(store: &dyn Store, which: &str) -> Result<Stats, Error> {
+    let stats = store.stats().await?;
+    let now = store.clock().now();
+    match stats.workers.iter().find(|worker| worker.lease_until >= now) {
+        None => Ok(stats),
+        Some(worker) => {
+            let (until, held) = (worker.lease_until, worker.running);
+            let about = format!(
+                "{} serves the {which}, holds {held} runs and has a lease until {until}",
+                named(worker)
+            );
+            Err(Error::new(Code::StoreServed).about(about))
+        }
+    }
+}
+
+/// Checks that no worker has come to the source, and that it counts the runs that were compared.
+fn check_unchanged(
+    before: &Stats,
+    after: &Stats,
+    compared: &BTreeMap<RunState, u64>,
+) -> Result<(), Error> {
+    let changed = |about: String| Err(Error::new(Code::StoreChanged).about(about));
+    let known = |worker: &&WorkerInfo| before.workers.iter().any(|old| old.id == worker.id);
+    if let Some(worker) = after.workers.iter().find(|worker| !known(worker)) {
+        return changed(format!("{} joined the source meanwhile", named(worker)));
+    }
+    for state in RunState::ALL {
+        let count = |counts: &BTreeMap<_, u64>| counts.get(&state).copied().unwrap_or(0);
+        let (there, seen) = (count(&after.runs), count(compared));
+        if there != seen {
+            return changed(format!("the source has {there} {state} runs, {seen} were copied"));
+        }
+    }
+    Ok(())
+}
+
+fn named(worker: &WorkerInfo) -> String {
+    format!("worker {} at {:?}", worker.id, worker.place)
+}
+
+fn portable(store: &dyn Store) -> Result<&dyn Portable, Error> {
+    let unsupported = || Error::new(Code::CopyUnsupported).about(format!("{store:?}"));
+    store.portable().ok_or_else(unsupported)
+}
+
+/// Imports, and says in the terms of a copy why not.
+async fn take_in(to: &dyn Portable, import: Import, pass: u32) -> Result<Imported, Error> {
+    let keys: BTreeMap<RunId, String> = (import.runs.iter())
+        .filter_map(|whole| {
+            let (workflow, key) = whole.held_key()?;
+            Some((whole.run.id, format!("{key:?} of workflow {workflow:?}")))
+        })
+        .collect();
+    let refused = |error| match error {
+        store::Error::Conflict(Conflict::KeyHeld { run, holder }) => {
+            let key = keys.get(&run).map_or("", String::as_str);
+            let about = format!("its key {key} belongs to run {holder} in the destination");
+            Error::new(Code::CopyConflict).of_run(run).about(about)
+        }
+        store::Error::Conflict(Conflict::RunDiffers { run }) if pass == 1 => {
+            let about = "it is in the destination, and is not the same there";
+            Error::new(Code::CopyConflict).of_run(run).about(about)
+        }
+        store::Error::Conflict(Conflict::RunDiffers { run }) => {
+            let about = "it was copied, and is no longer the same in both stores";
+            Error::new(Code::StoreChanged).of_run(run).about(about)
+        }
+        error => Error::from(error),
+    };
+    to.import(import).await.map_err(refused)
+}
+
+impl IntoFuture for CopyTo {
+    type Output = Result<Copied, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.copy())
+    }
+}
+
+impl fmt::Debug for CopyTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CopyTo").field("from", &self.from).field("to", &self.to).finish()
+    }
+}
