@@ -16,7 +16,7 @@ use onward_crash::check::{self, Snapshot, Story};
 use onward_crash::effect;
 use onward_crash::flow::{self, Input, Output};
 use onward_crash::random::Random;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::audit;
 use crate::bank;
@@ -34,6 +34,9 @@ const VIGIL_EVERY: u32 = 4;
 
 /// Runs without an end that are described: the first few show what they wait for.
 const UNFINISHED_LISTED: usize = 10;
+
+/// How long the starters may take to hear of the last end: an idle process looks this often.
+const HEARING_TIME: Duration = Duration::from_secs(25);
 
 /// What to play.
 #[derive(Clone, Debug)]
@@ -157,8 +160,15 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
     let starts = tokio::spawn(starting.clone().start_all());
     let deeds = storm.rage(Random::seeded(random.below(u64::MAX)), options.storm).await;
     eprintln!("the storm is over; waiting for the runs to end");
-    let mut violations = starts.await??;
     wait_until_ended(&onward, u64::from(options.runs), options.calm).await;
+    let mut violations = match timeout(HEARING_TIME, starts).await {
+        Ok(judged) => judged??,
+        Err(_) => {
+            let waiting = starting.counts.waiting();
+            let unheard = waiting.iter().take(UNFINISHED_LISTED);
+            unheard.map(|key| format!("nobody was told of the end of {key:?}")).collect()
+        }
+    };
     telling.abort();
     let died = storm.slots.iter().filter(|slot| slot.has_died());
     violations.extend(died.map(|_| "a worker process ended by itself".to_owned()));

@@ -1,14 +1,15 @@
 //! The starters: several clients that start the same runs, each over its own bad connection.
 //!
 //! Owns: who starts which key when, and what every starter must see: an answer within its time, no
-//! refusal, and the same run for the same key. A start without an answer is repeated with its key.
+//! refusal, the same run for the same key, and the run's end. A start without an answer is repeated
+//! with its key.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward::{Code, Onward, RunId, Workflow};
+use onward::{Code, Onward, RunHandle, RunId, Workflow};
 use onward_crash::flow::{self, Input, Output};
 use onward_crash::random::Random;
 use tokio::task::JoinSet;
@@ -43,9 +44,11 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// The pause before a start is repeated.
 const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What was started.
+/// What was started, and whose end was not heard of yet.
 #[derive(Debug, Default)]
 pub struct Counts {
+    /// The keys of runs whose end a starter still waits for.
+    waiting: Mutex<BTreeSet<String>>,
     /// Starts that got their answer.
     pub made: AtomicU64,
     /// Starts that had to be repeated because the store did not answer.
@@ -83,7 +86,7 @@ struct Cue {
 }
 
 impl Starting {
-    /// Starts everything; gives what went wrong.
+    /// Starts everything, and waits for every end; gives what went wrong.
     ///
     /// # Errors
     /// When the starters cannot be set up.
@@ -105,7 +108,13 @@ impl Starting {
             starts.spawn(async move {
                 starter.suffer(cue.fault);
                 let started = timeout(ANSWER_TIME, starter.start(workflow, &input, &counts)).await;
-                (input, started.unwrap_or_else(|_| Err("does not answer".to_owned())))
+                let started = started.unwrap_or_else(|_| Err("does not answer".to_owned()));
+                if let Ok(run) = &started {
+                    counts.waits(&input.key);
+                    until_ended(run).await;
+                    counts.heard(&input.key);
+                }
+                (input, started.map(|run| run.id()))
             });
         }
         Ok(judge(starts.join_all().await))
@@ -146,12 +155,12 @@ impl Starter {
         workflow: Workflow<Input, Output>,
         input: &Input,
         counts: &Counts,
-    ) -> Result<RunId, String> {
+    ) -> Result<RunHandle<Output>, String> {
         loop {
             match flow::start(&self.onward, workflow.clone(), input).await {
                 Ok(run) => {
                     counts.made.fetch_add(1, Ordering::SeqCst);
-                    return Ok(run.id());
+                    return Ok(run);
                 }
                 Err(error) if error.code() == Code::StoreUnavailable => {
                     counts.repeated.fetch_add(1, Ordering::SeqCst);
@@ -160,6 +169,28 @@ impl Starter {
                 Err(error) => return Err(format!("is refused: {} {error}", error.code())),
             }
         }
+    }
+}
+
+impl Counts {
+    fn waits(&self, key: &str) {
+        self.waiting().insert(key.to_owned());
+    }
+
+    fn heard(&self, key: &str) {
+        self.waiting().remove(key);
+    }
+
+    /// The keys of runs whose end a starter still waits for.
+    pub fn waiting(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for a run's end, as long as that takes: whoever waits is told, or that it cannot be known.
+async fn until_ended(run: &RunHandle<Output>) {
+    while run.ended().await.is_err() {
+        sleep(REPEAT_PAUSE).await;
     }
 }
 
