@@ -209,3 +209,25 @@ fn judge(started: Vec<(Input, Result<RunId, String>)>) -> Vec<String> {
     wrong.extend(split.map(|(key, runs)| format!("the key {key:?} gave several runs: {runs:?}")));
     wrong
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(key: &str, run: u128) -> (Input, Result<RunId, String>) {
+        (Input { key: key.to_owned(), number: 0, laps: 0 }, Ok(RunId::from_u128(run)))
+    }
+
+    #[test]
+    fn key_with_several_runs_is_found() {
+        assert_eq!(judge(vec![started("chain-0-0", 1), started("chain-0-0", 1)]).len(), 0);
+        assert_eq!(judge(vec![started("chain-0-0", 1), started("chain-0-0", 2)]).len(), 1);
+        assert_eq!(judge(vec![started("relay-0-0", 1), started("relay-0-0", 2)]).len(), 0);
+    }
+
+    #[test]
+    fn start_without_a_run_is_found() {
+        let (input, _) = started("chain-0-0", 1);
+        assert_eq!(judge(vec![(input, Err("does not answer".to_owned()))]).len(), 1);
+    }
+}

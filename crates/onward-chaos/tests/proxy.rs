@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Long enough to be seen, short enough to wait for.
-const MOMENT: Duration = Duration::from_millis(150);
+const MOMENT: Duration = Duration::from_millis(300);
 
 async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     let Ok(value) = tokio::time::timeout(DEADLINE, future).await else { panic!("{what}") };

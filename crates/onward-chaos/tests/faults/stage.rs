@@ -69,6 +69,8 @@ pub(crate) struct Stage {
     pub(crate) onward: Onward,
     pub(crate) scene: Arc<Scene>,
     url: String,
+    /// The shared server and the database on it.
+    borrowed: Option<(String, String)>,
 }
 
 static STAGES: AtomicU32 = AtomicU32::new(0);
@@ -81,7 +83,9 @@ impl Stage {
         let database = format!("onward_faults_{}_{no}", std::process::id());
         let admin = server::connect(&shared).await.unwrap();
         admin.batch_execute(&format!("create database {database}")).await.unwrap();
-        Self::at(server::url_at(&shared, None, Some(&database))).await
+        let mut stage = Self::at(server::url_at(&shared, None, Some(&database))).await;
+        stage.borrowed = Some((shared, database));
+        stage
     }
 
     /// On a server of its own.
@@ -100,7 +104,7 @@ impl Stage {
             bodies: Mutex::default(),
             began: watch::Sender::new(0),
         });
-        Self { proxy: Arc::new(proxy), straight, onward, scene, url }
+        Self { proxy: Arc::new(proxy), straight, onward, scene, url, borrowed: None }
     }
 
     /// The URL of the way through the proxy.
@@ -177,6 +181,23 @@ impl Stage {
         let bodies = self.scene.bodies.lock().unwrap();
         let again: Vec<_> = bodies.iter().filter(|(_, times)| **times != 1).collect();
         assert!(again.is_empty(), "bodies began again: {again:?}");
+    }
+}
+
+impl Drop for Stage {
+    /// Leaves the shared server as it was, on a thread of its own: this one may be in a runtime.
+    fn drop(&mut self) {
+        let Some((shared, database)) = self.borrowed.take() else { return };
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let drop = format!("drop database {database} with (force)");
+                server::connect(&shared).await?.batch_execute(&drop).await
+            })
+        });
+        if let Ok(Err(error)) = dropping.join() {
+            eprintln!("a database is left behind: {error}");
+        }
     }
 }
 
