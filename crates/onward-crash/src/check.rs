@@ -294,6 +294,7 @@ mod tests {
         Effect {
             generation,
             pid: 1,
+            at_us: 0,
             order: 0,
             key: KEY.to_owned(),
             step_id,

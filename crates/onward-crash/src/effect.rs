@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,8 @@ pub struct Effect {
     pub generation: u32,
     /// Its process.
     pub pid: u32,
+    /// When, by this machine's clock, in microseconds since 1970.
+    pub at_us: u64,
     /// Its place among the effects of that process.
     pub order: u64,
     /// The key of the run, which also names its workflow.
@@ -68,6 +71,7 @@ impl Pen {
         let effect = Effect {
             generation: self.generation,
             pid: std::process::id(),
+            at_us: now_us(),
             order: self.order.fetch_add(1, Ordering::SeqCst),
             key: key.to_owned(),
             step_id: step.id().to_owned(),
@@ -78,6 +82,11 @@ impl Pen {
         let line = format!("{}\n", serde_json::to_string(&effect)?);
         (&*self.file).write_all(line.as_bytes())
     }
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Reads every effect; none when there is no file yet.

@@ -28,6 +28,13 @@ pub const TRANSFER: Workflow<Input, Output> = Workflow::named("transfer");
 /// A step that goes on only when the test opens the gate.
 pub const GATE: Workflow<Input, Output> = Workflow::named("gate");
 
+/// Steps that take longer than a short lease: a worker that was stopped in one goes on with it while
+/// another executes it.
+pub const VIGIL: Workflow<Input, Output> = Workflow::named("vigil");
+
+/// The workflows that any store can serve and that need nobody to open a gate.
+pub const ANYWHERE: [Workflow<Input, Output>; 5] = [CHAIN, NAP, ONCE, FAN, RELAY];
+
 /// The workflows that a victim starts by itself.
 const OWN: [Workflow<Input, Output>; 6] = [CHAIN, NAP, ONCE, FAN, RELAY, TRANSFER];
 
@@ -36,6 +43,9 @@ const NAP_TIME: Duration = Duration::from_millis(60);
 
 /// The victim's linger: short, so that naps and retries park.
 pub const LINGER: Duration = Duration::from_millis(20);
+
+/// How long the shortest step of a vigil takes.
+const VIGIL_TIME: Duration = Duration::from_millis(600);
 
 /// Transfers of a run one after the other: so many that the victim can die at several of them.
 const INSTALMENTS: u32 = 6;
@@ -68,8 +78,17 @@ pub struct Output {
 
 /// The runs of one round: each with its workflow and its input.
 pub fn round(round: u32, runs: u32) -> Vec<(Workflow<Input, Output>, Input)> {
+    round_of(&OWN, round, runs)
+}
+
+/// The runs of one round of these workflows.
+pub fn round_of(
+    workflows: &[Workflow<Input, Output>],
+    round: u32,
+    runs: u32,
+) -> Vec<(Workflow<Input, Output>, Input)> {
     let own = (0..runs).map(|number| {
-        let workflow = OWN[number as usize % OWN.len()].clone();
+        let workflow = workflows[number as usize % workflows.len()].clone();
         let key = format!("{}-{round}-{number}", workflow.name());
         (workflow, Input { key, number: u64::from(number), laps: 2 })
     });
@@ -97,6 +116,8 @@ pub fn is_expected(input: &Input, output: &Output) -> bool {
         Some("once") => output.total == input.number + 2 && ["sent", "interrupted"].contains(&way),
         Some("fan") => output.total == input.number * 3 && ["hare", "tortoise"].contains(&way),
         Some("relay") => output.total == input.number + 6 && way.is_empty(),
+        Some("vigil") => output.total == input.number + 2 && way.is_empty(),
+        Some("payment") => output.total == input.number && way.is_empty(),
         Some("transfer") => {
             output.total == input.number * 3 + 1 && ["pay", "fee", "tell"].contains(&way)
         }
@@ -124,6 +145,7 @@ pub fn serve(worker: WorkerBuilder, scene: &Scene) -> WorkerBuilder {
         .serve(RELAY, with(scene, relay))
         .serve(TRANSFER, with(scene, transfer))
         .serve(GATE, with(scene, gate))
+        .serve(VIGIL, with(scene, vigil))
 }
 
 fn with<Fut>(
@@ -248,6 +270,19 @@ async fn gate(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
     });
     let one = held.await?;
     plain(ctx.step("go on", |step| scene.work(&input, step, one + 1)).await?)
+}
+
+async fn vigil(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
+    let mut total = input.number;
+    for _ in 0..2 {
+        let watch = ctx.step("watch", async |step| {
+            scene.pen.write(&input.key, &step, Times::AtLeastOnce)?;
+            tokio::time::sleep(VIGIL_TIME + Duration::from_millis(100 * (input.number % 10))).await;
+            Ok::<_, Failure>(total + 1)
+        });
+        total = watch.await?;
+    }
+    plain(total)
 }
 
 async fn wait_until_open(gate: &Path) -> Result<(), Failure> {

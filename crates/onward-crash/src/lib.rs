@@ -8,3 +8,4 @@ pub mod bank;
 pub mod check;
 pub mod effect;
 pub mod flow;
+pub mod random;

@@ -5,15 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, outside its own function too")]
 
-mod random;
 mod stage;
 
 use std::time::{Duration, Instant};
 
 use onward_crash::check::{Snapshot, check_fenced};
+use onward_crash::random::Random;
 use rustix::process::Signal;
 
-use crate::random::Random;
 use crate::stage::{Cast, Stage, Victim, wait_until};
 
 /// The lease of the victims that are killed one after the other: short, as a crash test wants it.

@@ -1,0 +1,175 @@
+//! The storm: what goes wrong, at random, over a crew of workers and their server.
+//!
+//! Owns: which deed comes when, and that everything is well again at its end. The seed decides the
+//! order of deeds, their targets and their times; what the processes do meanwhile, it cannot.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use onward_crash::random::Random;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::crew::Slot;
+use crate::proxy::{Cut, Weather};
+use crate::server::Server;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deed {
+    /// A worker is killed with SIGKILL, and another is started in its place.
+    Kill,
+    /// A worker is stopped for longer than its lease, and continued.
+    Stop,
+    /// A worker's connections are cut.
+    Cut,
+    /// The answer to a worker's commit is lost, with the connection.
+    Swallow,
+    /// A worker's connections stay open, and nothing passes.
+    BlackHole,
+    /// A worker's connections are cut, and new ones refused.
+    Refuse,
+    /// A worker's connections are slow.
+    Slow,
+    /// The server is restarted.
+    RestartServer,
+    /// The server is killed with SIGKILL, and started again.
+    KillServer,
+}
+
+/// Deeds to choose from, each with how often it comes against the others.
+pub type Choice = [(Deed, u64)];
+
+/// Everything that goes wrong.
+pub const ALL: [(Deed, u64); 9] = [
+    (Deed::Kill, 20),
+    (Deed::Stop, 20),
+    (Deed::Cut, 15),
+    (Deed::Swallow, 30),
+    (Deed::BlackHole, 6),
+    (Deed::Refuse, 6),
+    (Deed::Slow, 6),
+    (Deed::RestartServer, 2),
+    (Deed::KillServer, 2),
+];
+
+/// What a fence is for, and nothing else.
+pub const STOPS: [(Deed, u64); 1] = [(Deed::Stop, 1)];
+
+/// How often each deed was done.
+pub type Deeds = BTreeMap<Deed, u64>;
+
+/// A storm over a crew.
+#[derive(Clone, Debug)]
+pub struct Storm {
+    /// The workers.
+    pub slots: Vec<Arc<Slot>>,
+    /// Their server.
+    pub server: Arc<Mutex<Server>>,
+    /// The workers' lease, which the longer deeds outlast.
+    pub lease: Duration,
+    /// The longest pause between two deeds.
+    pub pause_max: Duration,
+    /// What goes wrong.
+    pub choice: &'static Choice,
+}
+
+impl Storm {
+    /// Rages for this long, then lets everything be well again.
+    pub async fn rage(&self, mut random: Random, time: Duration) -> Deeds {
+        let begun = Instant::now();
+        let mut deeds = Deeds::new();
+        let mut under_way = JoinSet::new();
+        while begun.elapsed() < time {
+            let deed = choose(self.choice, &mut random);
+            let target = random.below(self.slots.len() as u64);
+            let slot = Arc::clone(&self.slots[usize::try_from(target).unwrap_or_default()]);
+            if slot.take() {
+                *deeds.entry(deed).or_default() += 1;
+                under_way.spawn(self.clone().act(deed, slot, random.clone()));
+            }
+            let pause_ms = u64::try_from(self.pause_max.as_millis()).unwrap_or(u64::MAX).max(1);
+            sleep(Duration::from_millis(random.below(pause_ms))).await;
+            while under_way.try_join_next().is_some() {}
+        }
+        under_way.join_all().await;
+        deeds
+    }
+
+    async fn act(self, deed: Deed, slot: Arc<Slot>, mut random: Random) {
+        let moment = Duration::from_millis(random.below(500));
+        let past_lease =
+            self.lease.mul_f64(1.2) + self.lease.mul_f64(0.001 * random.below(1_500) as f64);
+        match deed {
+            Deed::Kill => {
+                slot.kill();
+                sleep(moment).await;
+                let _ = slot.spawn();
+            }
+            Deed::Stop => {
+                slot.stop();
+                sleep(past_lease).await;
+                slot.go_on();
+            }
+            Deed::Cut => slot.proxy.cut(any_cut(&mut random)),
+            Deed::Swallow => {
+                let passing = u32::try_from(random.below(8)).unwrap_or_default();
+                let sprung = slot.proxy.swallow_commit(passing, any_cut(&mut random), is_write);
+                let _ = tokio::time::timeout(self.lease, sprung).await;
+            }
+            Deed::BlackHole => {
+                slot.proxy.black_hole();
+                sleep(moment + past_lease / 2).await;
+                slot.proxy.pass();
+            }
+            Deed::Refuse => {
+                slot.proxy.refuse();
+                sleep(moment + past_lease / 2).await;
+                slot.proxy.pass();
+            }
+            Deed::Slow => {
+                let delay = moment / 10;
+                let weather = Weather { delay_up: delay, delay_down: delay, ..Weather::default() };
+                slot.proxy.set(weather);
+                sleep(past_lease).await;
+                slot.proxy.pass();
+            }
+            Deed::RestartServer => self.restart(Server::stop).await,
+            Deed::KillServer => self.restart(Server::kill).await,
+        }
+        slot.give_back();
+    }
+
+    async fn restart(&self, end: fn(&mut Server) -> std::io::Result<()>) {
+        let server = Arc::clone(&self.server);
+        let restarted = tokio::task::spawn_blocking(move || {
+            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            end(&mut server).and_then(|()| server.start_again())
+        });
+        if let Ok(Err(error)) = restarted.await {
+            eprintln!("the server does not come back: {error}");
+        }
+    }
+}
+
+fn choose(choice: &Choice, random: &mut Random) -> Deed {
+    let mut left = random.below(choice.iter().map(|(_, weight)| weight).sum());
+    for (deed, weight) in choice {
+        if left < *weight {
+            return *deed;
+        }
+        left -= weight;
+    }
+    Deed::Cut
+}
+
+fn any_cut(random: &mut Random) -> Cut {
+    if random.below(2) == 0 { Cut::Reset } else { Cut::Finish }
+}
+
+/// Whether a transaction writes: by the store's functions for that, or by plain statements.
+fn is_write(statements: &str) -> bool {
+    let writes = ["settle(", "claim(", "start_runs(", "sweep(", "insert into", "update "];
+    writes.iter().any(|word| statements.contains(word))
+}

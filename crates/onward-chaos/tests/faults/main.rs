@@ -1,0 +1,11 @@
+//! Connection faults: what callers and workers see when Postgres or the way to it is gone.
+//!
+//! Each test lets a worker and a client reach a real server through a proxy, or a server of their
+//! own, takes it away in its own way, and checks the store's order of commits afterwards.
+#![allow(clippy::unwrap_used, reason = "a test may panic, outside its own function too")]
+
+mod lost_answer;
+mod outage;
+mod slow_commit;
+mod stage;
+mod transaction;
