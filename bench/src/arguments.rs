@@ -9,7 +9,7 @@ use crate::place::Kind;
 
 const USAGE: &str = "usage: onward-bench sqlite [--dir FOLDER] [OPTION]…
        onward-bench postgres [URL] [OPTION]…
-options: [--json] [--only NAME]… [--quick]";
+options: [--json] [--only NAME]… [--quick] [--finished COUNT]";
 
 /// Where the server's URL is when the command line has none.
 const URL_VARIABLES: [&str; 2] = ["ONWARD_BENCH_POSTGRES", "ONWARD_TEST_POSTGRES"];
@@ -33,6 +33,8 @@ pub(crate) struct Arguments {
     pub(crate) kind: Kind,
     pub(crate) format: Format,
     pub(crate) quick: bool,
+    /// Finished runs that each measure finds in its store.
+    pub(crate) finished: usize,
     only: Vec<String>,
 }
 
@@ -48,7 +50,8 @@ impl Arguments {
             }
             _ => return Err(USAGE.into()),
         };
-        let mut read = Self { kind, format: Format::Table, quick: false, only: Vec::new() };
+        let mut read =
+            Self { kind, format: Format::Table, quick: false, finished: 0, only: Vec::new() };
         while let Some(argument) = given.next() {
             match (argument.as_str(), &mut read.kind) {
                 ("--json", _) => read.format = Format::Json,
@@ -56,6 +59,7 @@ impl Arguments {
                 ("--dir", Kind::Sqlite { folder }) => {
                     *folder = PathBuf::from(given.next().ok_or(USAGE)?);
                 }
+                ("--finished", _) => read.finished = given.next().ok_or(USAGE)?.parse()?,
                 ("--only", _) => read.only.push(given.next().ok_or(USAGE)?),
                 _ => return Err(USAGE.into()),
             }

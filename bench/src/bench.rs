@@ -28,6 +28,8 @@ pub(crate) struct Bench {
     /// Whether a rough figure after a short time is enough.
     pub(crate) quick: bool,
     pub(crate) kind: Kind,
+    /// Finished runs that each measure finds in its store.
+    pub(crate) finished: usize,
 }
 
 impl Bench {
@@ -63,7 +65,12 @@ pub(crate) fn percentile(mut figures: Vec<f64>, percent: usize) -> f64 {
 
 /// The middle of some times, in microseconds.
 pub(crate) fn median_us(times: Vec<Duration>) -> f64 {
-    median(times.into_iter().map(|time| time.as_secs_f64() * 1e6).collect())
+    percentile_us(times, 50)
+}
+
+/// The time that so many percent of them are below, in microseconds.
+pub(crate) fn percentile_us(times: Vec<Duration>, percent: usize) -> f64 {
+    percentile(times.into_iter().map(|time| time.as_secs_f64() * 1e6).collect(), percent)
 }
 
 /// One figure beside its raw limit.

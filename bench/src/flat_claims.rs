@@ -7,48 +7,30 @@
 use std::time::Instant;
 
 use onward::store::{Claim, ClaimMode, NewWorker};
-use onward::{Ctx, Failure, Onward, WorkerId, Workflow};
+use onward::{Onward, WorkerId};
 
-use crate::bench::{Bench, Fallible, Measured, median_us, payload};
-use crate::fill;
+use crate::bench::{Bench, Fallible, Measured, median_us};
+use crate::fill::{self, FEW, ONE_STEP};
 use crate::place::Place;
 
-const ONE_STEP: Workflow<u64, String> = Workflow::named("one-step");
-
-/// Runs that a worker finishes.
-const FEW: u64 = 1_000;
-
-/// Copies of each of them.
-const COPIES: usize = 999;
+/// Runs that are finished in the end.
+const MANY: usize = 1_000_000;
 
 const CLAIMS: u64 = 300;
 
 pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
     let onward = place.open().await?;
-    finish_few(&onward).await?;
+    fill::finished(place, FEW).await?;
     let few = claim_us(&onward).await?;
     drop(onward);
-    fill::copy(place, bench.count(COPIES)).await?;
+    fill::finished(place, bench.count(MANY)).await?;
     let many = claim_us(&place.open().await?).await?;
     let aim = bench.aim("ratio <= 1.5", "ratio <= 1.2");
     Ok(Measured::new("flat_claims", many, "µs", aim).against(few))
 }
 
-async fn finish_few(onward: &Onward) -> Fallible<()> {
-    let worker = onward.worker().serve(ONE_STEP, one_step).start().await?;
-    onward.start_many(ONE_STEP, 0..FEW).key(|number| format!("few-{number}")).await?;
-    for number in 0..FEW {
-        onward.by_key(ONE_STEP, format!("few-{number}")).await?.result().await?;
-    }
-    Ok(worker.shutdown().await?)
-}
-
-async fn one_step(ctx: Ctx, _: u64) -> Result<String, Failure> {
-    ctx.step("step", async |_| Ok::<_, Failure>(payload())).await
-}
-
 /// The median time of a claim of one run.
-async fn claim_us(onward: &Onward) -> Fallible<f64> {
+pub(crate) async fn claim_us(onward: &Onward) -> Fallible<f64> {
     let worker = WorkerId::new();
     let (queues, workflows) = (vec!["default".to_owned()], vec![ONE_STEP.name().to_owned()]);
     let joining = NewWorker {

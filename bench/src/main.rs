@@ -3,25 +3,31 @@
 //!
 //! Owns: which measures there are on which store, and their order.
 //!
-//! `onward-bench sqlite [--dir FOLDER] [--json] [--only NAME]… [--quick]`
-//! `onward-bench postgres [URL] [--json] [--only NAME]… [--quick]`
+//! `onward-bench sqlite [--dir FOLDER] [--json] [--only NAME]… [--quick] [--finished COUNT]`
+//! `onward-bench postgres [URL] [--json] [--only NAME]… [--quick] [--finished COUNT]`
 
 mod arguments;
 mod bench;
+mod child;
 mod fill;
 mod place;
 mod raw;
+mod role;
 
+mod churn_claims;
+mod cross_process;
 mod flat_claims;
 mod flat_history;
 mod idle_cpu;
+mod idle_queries;
 mod lone_step;
+mod memory;
 mod raw_rows;
 mod same_key;
 mod sequential_step;
 mod start_to_result;
 mod steps;
-mod waiting_memory;
+mod takeover;
 
 use crate::arguments::{Arguments, Format};
 use crate::bench::{Bench, Fallible, Measured};
@@ -29,9 +35,15 @@ use crate::place::{Kind, Place};
 
 #[tokio::main]
 async fn main() -> Fallible<()> {
-    let arguments = Arguments::read(std::env::args().skip(1))?;
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((child::ARGUMENT, role)) = given.split_first().map(|(first, rest)| (&**first, rest))
+    {
+        return role::serve(role).await;
+    }
+    let arguments = Arguments::read(given.into_iter())?;
     let wanted = arguments.wanted(&names(&arguments.kind))?;
-    let bench = Bench { quick: arguments.quick, kind: arguments.kind.clone() };
+    let Arguments { quick, finished, .. } = arguments;
+    let bench = Bench { quick, finished, kind: arguments.kind.clone() };
     if let Some(about) = bench.kind.about().await? {
         eprintln!("{about}");
     }
@@ -52,7 +64,7 @@ async fn main() -> Fallible<()> {
 fn names(kind: &Kind) -> Vec<&'static str> {
     match kind {
         Kind::Sqlite { .. } => EVERYWHERE.to_vec(),
-        Kind::Postgres { .. } => [ON_A_SERVER, EVERYWHERE].concat(),
+        Kind::Postgres { .. } => [LIMITS, EVERYWHERE, ON_A_SERVER].concat(),
     }
 }
 
@@ -66,10 +78,24 @@ const EVERYWHERE: &[&str] = &[
     "flat_claims",
     "same_key",
     "waiting_memory",
+    "in_flight_memory",
     "idle_cpu",
 ];
 
-const ON_A_SERVER: &[&str] = &["raw_rows_1", "raw_rows_16", "raw_rows_64", "raw_rows_batch"];
+/// What a server itself does.
+const LIMITS: &[&str] = &["raw_rows_1", "raw_rows_16", "raw_rows_64", "raw_rows_batch"];
+
+/// Several processes, and what only a server counts.
+const ON_A_SERVER: &[&str] = &[
+    "steps_100_2",
+    "steps_100_4",
+    "steps_1000_2",
+    "steps_1000_4",
+    "cross_process",
+    "takeover",
+    "idle_queries",
+    "churn_claims",
+];
 
 /// Takes a measure in a store of its own.
 async fn measure(name: &'static str, bench: &Bench) -> Fallible<Measured> {
@@ -82,21 +108,28 @@ async fn measure(name: &'static str, bench: &Bench) -> Fallible<Measured> {
 }
 
 async fn take(name: &'static str, bench: &Bench, place: &Place) -> Fallible<Measured> {
+    if bench.finished >= fill::FEW {
+        fill::finished(place, bench.finished).await?;
+    }
     match name {
         "raw_rows_1" => raw_rows::measure(bench, place, name, 1).await,
         "raw_rows_16" => raw_rows::measure(bench, place, name, 16).await,
         "raw_rows_64" => raw_rows::measure(bench, place, name, 64).await,
         "raw_rows_batch" => raw_rows::batch(place).await,
-        "steps_100" => steps::measure(bench, place, steps::HUNDRED).await,
-        "steps_1000" => steps::measure(bench, place, steps::THOUSAND).await,
+        name if name.starts_with("steps_") => steps::measure(bench, place, name).await,
         "lone_step" => lone_step::measure(bench, place).await,
         "start_to_result" => start_to_result::measure(bench, place).await,
         "sequential_step" => sequential_step::measure(bench, place).await,
         "flat_history" => flat_history::measure(bench, place).await,
         "flat_claims" => flat_claims::measure(bench, place).await,
         "same_key" => same_key::measure(bench, place).await,
-        "waiting_memory" => waiting_memory::measure(bench, place).await,
+        "waiting_memory" => memory::measure(bench, place, memory::WAITING).await,
+        "in_flight_memory" => memory::measure(bench, place, memory::IN_FLIGHT).await,
         "idle_cpu" => idle_cpu::measure(bench, place).await,
+        "cross_process" => cross_process::measure(bench, place).await,
+        "takeover" => takeover::measure(bench, place).await,
+        "idle_queries" => idle_queries::measure(bench, place).await,
+        "churn_claims" => churn_claims::measure(bench, place).await,
         _ => Err(format!("no measure {name:?}").into()),
     }
 }

@@ -4,15 +4,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use onward::{Ctx, Failure, Onward, Workflow};
+use onward::{Ctx, Failure, Onward, Worker, Workflow};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Fallible, Measured, median, payload};
+use crate::child::Child;
 use crate::place::{Kind, Place};
 use crate::raw::Raw;
 use crate::raw_rows;
+use crate::role::SHARE;
 
 const FIVE_STEPS: Workflow<usize, usize> = Workflow::named("five-steps");
 
@@ -24,40 +26,47 @@ const RAW_FIGURES: usize = 3;
 /// Clients that commit one row each at a time, whose rate a server's figure stands beside.
 const ROWS_CLIENTS: usize = 16;
 
-/// How much at once.
+/// How much at once, and by how many processes: each starts and serves its share.
 pub(crate) struct Load {
     measure: &'static str,
     runs: usize,
     in_flight: usize,
+    processes: usize,
 }
 
-pub(crate) const HUNDRED: Load = Load { measure: "steps_100", runs: 2_000, in_flight: 100 };
-
-pub(crate) const THOUSAND: Load = Load { measure: "steps_1000", runs: 20_000, in_flight: 1_000 };
+/// Every load, by the name of its measure; those of one process are taken in this one.
+#[rustfmt::skip]
+pub(crate) const LOADS: [Load; 6] = [
+    Load { measure: "steps_100", runs: 2_000, in_flight: 100, processes: 1 },
+    Load { measure: "steps_1000", runs: 20_000, in_flight: 1_000, processes: 1 },
+    Load { measure: "steps_100_2", runs: 2_000, in_flight: 100, processes: 2 },
+    Load { measure: "steps_100_4", runs: 2_000, in_flight: 100, processes: 4 },
+    Load { measure: "steps_1000_2", runs: 20_000, in_flight: 1_000, processes: 2 },
+    Load { measure: "steps_1000_4", runs: 20_000, in_flight: 1_000, processes: 4 },
+];
 
 impl Load {
     fn aim(&self, bench: &Bench) -> &'static str {
-        match self.in_flight {
-            100 => bench.aim("ratio >= 0.15 / 0.25", "report"),
-            _ => bench.aim("ratio >= 0.25 / 0.5", "ratio >= 0.2 / 0.4, of_rows_16 >= 3"),
+        match self.measure {
+            "steps_100" => bench.aim("ratio >= 0.15 / 0.25", "report"),
+            "steps_1000" => bench.aim("ratio >= 0.25 / 0.5", "ratio >= 0.2 / 0.4, of_rows_16 >= 3"),
+            _ => "report",
         }
     }
 }
 
-pub(crate) async fn measure(bench: &Bench, place: &Place, load: Load) -> Fallible<Measured> {
+pub(crate) async fn measure(bench: &Bench, place: &Place, name: &str) -> Fallible<Measured> {
+    let load = LOADS.iter().find(|load| load.measure == name).ok_or("no such load")?;
     let raw = Raw::open(place).await?;
     let mut limits = Vec::new();
     for _ in 0..RAW_FIGURES {
         limits.push(raw.rows_per_second().await?);
     }
-    let onward = place.open().await?;
-    let worker = onward.worker().serve(FIVE_STEPS, five_steps).concurrency(load.in_flight);
-    let worker = worker.start().await?;
     let runs = bench.count(load.runs);
-    let begun = Instant::now();
-    start_all(&onward, runs, load.in_flight).await?;
-    let took = begun.elapsed();
-    worker.shutdown().await?;
+    let took = match load.processes {
+        1 => in_this_process(place, runs, load.in_flight).await?,
+        processes => in_children(place, runs, load.in_flight, processes).await?,
+    };
     for _ in 0..RAW_FIGURES {
         limits.push(raw.rows_per_second().await?);
     }
@@ -71,6 +80,47 @@ pub(crate) async fn measure(bench: &Bench, place: &Place, load: Load) -> Fallibl
     Ok(measured.with("raw_rows_16", single).with("of_rows_16", rate / single))
 }
 
+async fn in_this_process(place: &Place, runs: usize, in_flight: usize) -> Fallible<Duration> {
+    let onward = place.open().await?;
+    let worker = worker(&onward, in_flight).await?;
+    let begun = Instant::now();
+    start_all(&onward, runs, in_flight).await?;
+    let took = begun.elapsed();
+    worker.shutdown().await?;
+    Ok(took)
+}
+
+async fn in_children(
+    place: &Place,
+    runs: usize,
+    in_flight: usize,
+    processes: usize,
+) -> Fallible<Duration> {
+    let mut children = Vec::new();
+    for _ in 0..processes {
+        let share = [runs / processes, in_flight / processes];
+        children.push(Child::start(place, SHARE, &share).await?);
+    }
+    let begun = Instant::now();
+    for child in &mut children {
+        child.go().await?;
+    }
+    for child in &mut children {
+        child.line().await?;
+    }
+    let took = begun.elapsed();
+    for child in children {
+        child.end().await?;
+    }
+    Ok(took)
+}
+
+/// A worker that has room for as many as are in flight.
+pub(crate) async fn worker(onward: &Onward, in_flight: usize) -> Fallible<Worker> {
+    let worker = onward.worker().serve(FIVE_STEPS, five_steps).concurrency(in_flight);
+    Ok(worker.start().await?)
+}
+
 async fn five_steps(ctx: Ctx, number: usize) -> Result<usize, Failure> {
     for _ in 0..STEPS {
         ctx.step("step", async |_| Ok::<_, Failure>(payload())).await?;
@@ -79,7 +129,7 @@ async fn five_steps(ctx: Ctx, number: usize) -> Result<usize, Failure> {
 }
 
 /// Starts runs and awaits their results, so many at once.
-async fn start_all(onward: &Onward, runs: usize, in_flight: usize) -> Fallible<()> {
+pub(crate) async fn start_all(onward: &Onward, runs: usize, in_flight: usize) -> Fallible<()> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut starters = JoinSet::new();
     for _ in 0..in_flight {

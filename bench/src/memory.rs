@@ -1,0 +1,40 @@
+//! `waiting_memory`, `in_flight_memory`: the live heap bytes that a run costs while it is parked, and
+//! while its step executes, counted in a process of its own.
+//!
+//! Owns: how many runs there are of each.
+
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use crate::bench::{Bench, Fallible, Measured};
+use crate::place::Place;
+
+/// Which runs are counted.
+pub(crate) struct Runs {
+    measure: &'static str,
+    /// What the counting process calls them.
+    which: &'static str,
+    count: usize,
+    aim: &'static str,
+}
+
+pub(crate) const WAITING: Runs =
+    Runs { measure: "waiting_memory", which: "waiting", count: 100_000, aim: "<= 16" };
+
+pub(crate) const IN_FLIGHT: Runs =
+    Runs { measure: "in_flight_memory", which: "in-flight", count: 10_000, aim: "report" };
+
+pub(crate) async fn measure(bench: &Bench, place: &Place, runs: Runs) -> Fallible<Measured> {
+    let counting = std::env::current_exe()?.with_file_name("onward-bench-memory");
+    let output = Command::new(&counting)
+        .args([place.url(), runs.which])
+        .arg(bench.count(runs.count).to_string())
+        .stderr(Stdio::inherit())
+        .output()
+        .await
+        .map_err(|error| format!("{}: {error}; build the whole package", counting.display()))?;
+    let text = String::from_utf8(output.stdout)?;
+    let bytes = text.trim().parse().map_err(|_| format!("{}: no figure", counting.display()))?;
+    Ok(Measured::new(runs.measure, bytes, "bytes/run", runs.aim))
+}
