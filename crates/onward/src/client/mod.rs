@@ -89,7 +89,7 @@ impl Inner {
 }
 
 impl Onward {
-    /// Opens a store by its URL: `sqlite:PATH` or `memory:`.
+    /// Opens a store by its URL: `sqlite:PATH`, `postgres://…` or `memory:`, as features allow.
     ///
     /// # Errors
     /// `unknown_store_url`, or why the store cannot be opened.

@@ -10,7 +10,7 @@ use tokio_postgres::config::SslMode;
 
 use crate::{Clock, Code, Error};
 
-/// Connections besides those that commit and the one that listens, unless told otherwise.
+/// Connections besides those that commit, renew leases and listen, unless told otherwise.
 const POOL_SIZE_DEFAULT: usize = 8;
 
 /// The longest wait for a connection, unless told otherwise.
@@ -42,7 +42,7 @@ pub struct PostgresOptions {
     /// Whether the schema may be created or brought up to date. Default: yes.
     pub create: bool,
     /// Connections for all that is not a group commit. Besides them the store has three that
-    /// commit and one that listens. Default: 8.
+    /// commit, one for leases and one that listens. Default: 8.
     pub pool_size: usize,
     /// The longest wait for a connection. Default: 5 s.
     pub connect_timeout: Duration,
