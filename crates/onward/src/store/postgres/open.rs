@@ -27,6 +27,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/record.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/start.sql"),
+    include_str!("sql/start_met.sql"),
     include_str!("sql/start_sql.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/leave.sql"),

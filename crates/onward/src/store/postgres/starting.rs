@@ -12,14 +12,17 @@ use tokio_postgres::types::Type;
 use super::Shared;
 use super::fault::Fault;
 use super::lane::{Line, Write};
-use super::row::{json_text, run_id, run_uuid, worker_uuid};
+use super::row::{json_text, run_id, run_uuid, small_limit, worker_uuid};
 use super::start;
 use super::tx::{Changes, Param, transact};
+use crate::limits::DUPLICATES_KEPT_MAX;
 use crate::store::{Error, NewRun, StartAt, Started, StartedHow};
-use crate::{RunId, Timestamp, failpoint};
+use crate::{OnConflict, RunId, Timestamp, failpoint};
 
 const START: &str = "select id, claimed, at from onward.start_runs($1, $2, $3, $4, $5, $6, $7, \
                      $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+
+const MET: &str = "select id, run, at from onward.start_met($1, $2, $3, $4, $5, $6, $7)";
 
 /// The answers to the runs of one start, in their order.
 pub(super) type Answers = Vec<Result<Started, Error>>;
@@ -41,7 +44,7 @@ impl Write for StartWrite {
 
     async fn commit(batch: Vec<Self>, line: &mut Line) {
         failpoint::hit("start.before_commit");
-        let started = match commit(&batch, line).await {
+        let mut started = match commit(&batch, line).await {
             Ok(started) => started,
             // Each is made on its own.
             Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => HashMap::new(),
@@ -53,8 +56,12 @@ impl Write for StartWrite {
             }
         };
         failpoint::hit("start.after_commit");
+        // What cannot be answered together is answered on its own.
+        if let Ok(met) = meet(&batch, &started, line).await {
+            started.extend(met);
+        }
         let mut changes = Changes::default();
-        for answered in started.values() {
+        for answered in started.values().filter(|started| started.how != StartedHow::Existing) {
             changes.runs.push(answered.run);
             changes.work |= answered.how == StartedHow::New;
         }
@@ -73,6 +80,48 @@ impl Write for StartWrite {
             tokio::spawn(finish(Arc::clone(&line.shared), write, Arc::clone(&started)));
         }
     }
+}
+
+/// Answers the starts whose key is in use by a run with the same input, and that are content with
+/// it: a backfill that is done again consists of them.
+async fn meet(
+    batch: &[StartWrite],
+    started: &HashMap<RunId, Started>,
+    line: &mut Line,
+) -> Result<HashMap<RunId, Started>, Fault> {
+    let (mut id, mut workflow, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut fingerprint, mut caller) = (Vec::new(), Vec::new());
+    for run in batch.iter().flat_map(|write| &write.runs) {
+        if let Some(key) = &run.key
+            && key.on_conflict == OnConflict::Existing
+            && !started.contains_key(&run.id)
+        {
+            id.push(run_uuid(run.id));
+            workflow.push(run.workflow.as_str());
+            names.push(key.key.as_str());
+            fingerprint.push(key.fingerprint.0.as_slice());
+            caller.push(run.caller.as_str());
+        }
+    }
+    if id.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let params: [Param<'_>; 7] = [
+        (&line.shared.clock.given(), Type::INT8),
+        (&id, Type::UUID_ARRAY),
+        (&workflow, Type::TEXT_ARRAY),
+        (&names, Type::TEXT_ARRAY),
+        (&fingerprint, Type::BYTEA_ARRAY),
+        (&caller, Type::TEXT_ARRAY),
+        (&small_limit(DUPLICATES_KEPT_MAX), Type::INT4),
+    ];
+    let rows = line.rows(MET, &params).await?;
+    let met = rows.iter().map(|row| {
+        let run = run_id(row.try_get(1)?);
+        let at = Timestamp::from_millis(row.try_get(2)?);
+        Ok((run_id(row.try_get(0)?), Started { run, how: StartedHow::Existing, at }))
+    });
+    met.collect::<Result<_, tokio_postgres::Error>>().map_err(Fault::data)
 }
 
 /// Answers a start of which the group commit did not take every run.
