@@ -56,12 +56,14 @@ impl Drop for Schema {
 }
 
 /// Executes a statement on a thread of its own: a test that ends may be inside a runtime, or
-/// panicking.
+/// panicking. One that panics may hold locks until its runtime ends: then what it made is left.
 pub(crate) fn execute_apart(sql: String) {
     let executed = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
-            connect().await.batch_execute(&sql).await.unwrap();
+            let client = connect().await;
+            client.batch_execute("set lock_timeout = '5s'").await.unwrap();
+            client.batch_execute(&sql).await.unwrap();
         });
     });
     let _ = executed.join();

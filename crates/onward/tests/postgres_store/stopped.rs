@@ -1,7 +1,7 @@
 //! A process that stops in the middle of a transaction, as under a debugger or on a suspended
 //! machine.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use onward::store::*;
@@ -48,12 +48,7 @@ async fn a_stopped_process_holds_up_no_sweep() {
     hold_step(&raw, run, "a").await;
     let name = format!("stopped_{}", &stage.name()[24..]);
     let url = with(&stage.url_as(&name), "statement_timeout=60");
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", TEST, "--nocapture"])
-        .env(URL, url)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut process = Process::start(&url);
     let other = stage.raw().await;
     until("the process waits for its record's place", async || {
         let sql = "select count(*) from pg_stat_activity
@@ -61,7 +56,7 @@ async fn a_stopped_process_holds_up_no_sweep() {
         other.query_one(sql, &[&name]).await.unwrap().get::<_, i64>(0) == 1
     })
     .await;
-    signal("STOP", child.id());
+    process.signal("STOP");
     let_go(&raw).await;
 
     let worker = joined(&store).await;
@@ -75,13 +70,31 @@ async fn a_stopped_process_holds_up_no_sweep() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(taken, [run]);
-    signal("CONT", child.id());
-    assert!(child.wait().unwrap().success());
+    process.signal("CONT");
+    assert!(process.0.wait().unwrap().success());
     let history = store.history(run, None, 10).await.unwrap();
     assert!(history.records.is_empty());
 }
 
-fn signal(name: &str, process: u32) {
-    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status();
-    assert!(sent.unwrap().success());
+/// This test again, as the process that will be stopped. It ends with the test.
+struct Process(Child);
+
+impl Process {
+    fn start(url: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", TEST, "--nocapture"]).env(URL, url).stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

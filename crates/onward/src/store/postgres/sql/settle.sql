@@ -34,7 +34,7 @@ create or replace function onward.settle(
     r_next_at bigint[],
     r_foreign boolean[]
 ) returns table (run uuid, answer text)
-language plpgsql volatile set enable_seqscan = off
+language plpgsql volatile
 -- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
 set lock_timeout = '6s' as $$
 declare
