@@ -1,7 +1,7 @@
 //! The starters: several clients that start the same runs, each over its own bad connection.
 //!
 //! Owns: who starts which key when, and what every starter must see: an answer within its time, no
-//! refusal, the same run for the same key, and the run's end. A start without an answer is repeated
+//! refusal, the same run for the same key, and, if it waits, the run's end. A start without an answer is repeated
 //! with its key.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,12 @@ const CROWD_TIME_MS: u64 = 300;
 
 /// One start in this many has its connection cut, or its answer lost.
 const CUT_EVERY: u64 = 20;
+
+/// One start in this many waits for the run's end: after every outage all that wait look at once.
+const WAIT_EVERY: u64 = 10;
+
+/// The pause before a starter that cannot know the end asks again.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// What the statement of a start has, and no other's.
 const START: &str = "onward.start_runs(";
@@ -83,6 +89,8 @@ struct Cue {
     wanted: usize,
     /// What happens to the connection meanwhile.
     fault: u64,
+    /// Whether the starter waits for the run's end.
+    waits: bool,
 }
 
 impl Starting {
@@ -109,7 +117,9 @@ impl Starting {
                 starter.suffer(cue.fault);
                 let started = timeout(ANSWER_TIME, starter.start(workflow, &input, &counts)).await;
                 let started = started.unwrap_or_else(|_| Err("does not answer".to_owned()));
-                if let Ok(run) = &started {
+                if cue.waits
+                    && let Ok(run) = &started
+                {
                     counts.waits(&input.key);
                     until_ended(run).await;
                     counts.heard(&input.key);
@@ -132,7 +142,8 @@ impl Starting {
             for _ in 0..starts {
                 let at = Duration::from_millis(first_ms + random.below(CROWD_TIME_MS));
                 let starter = usize::try_from(random.below(STARTERS)).unwrap_or_default();
-                cues.push(Cue { at, starter, wanted, fault: random.below(CUT_EVERY * 2) });
+                let (fault, waits) = (random.below(CUT_EVERY * 2), random.below(WAIT_EVERY) == 0);
+                cues.push(Cue { at, starter, wanted, fault, waits });
             }
         }
         cues.sort_by_key(|cue| cue.at);
@@ -190,7 +201,7 @@ impl Counts {
 /// Waits for a run's end, as long as that takes: whoever waits is told, or that it cannot be known.
 async fn until_ended(run: &RunHandle<Output>) {
     while run.ended().await.is_err() {
-        sleep(REPEAT_PAUSE).await;
+        sleep(LOOK_PAUSE).await;
     }
 }
 

@@ -50,6 +50,9 @@ const VIGIL_TIME: Duration = Duration::from_millis(600);
 /// Transfers of a run one after the other: so many that the victim can die at several of them.
 const INSTALMENTS: u32 = 6;
 
+/// Longer than any run of a test is left alone, however bad its store is.
+const PATIENCE: Duration = Duration::from_secs(60 * 60);
+
 /// How long a body waits at the gate before it gives up, so that a failed test leaves nobody.
 const GATE_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -216,7 +219,7 @@ async fn fan(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
     let way = tokio::select! {
         won = hare => { won?; "hare" }
         won = tortoise => { won?; "tortoise" }
-        () = ctx.sleep(Duration::from_secs(60)) => "nobody",
+        () = ctx.sleep(PATIENCE) => "nobody",
     };
     // A function that chose otherwise on replay would leave this step's record behind.
     ctx.step(format!("crown {way}"), |step| scene.work(&input, step, 0)).await?;

@@ -25,6 +25,9 @@ $$;
 create trigger slow after insert on onward.records
 for each row execute function slow();";
 
+const BEGUN: &str = "select from slow where is_called";
+const COMMITTED: &str = "select from onward.records where attempt = 1";
+
 /// Lets whoever takes over not wait.
 const WITHOUT_FENCE: &str = "
 create or replace function onward.fence(workers uuid[]) returns void language sql as $$
@@ -40,14 +43,11 @@ async fn overtaken(stage: &Stage) {
     stage.bodies_began(1).await;
     let _other = stage.worker_of(&stage.straight, LEASE_SHORT).await;
     stage.open(1);
-    let sleeps = "select from pg_stat_activity where datname = current_database() \
-                  and wait_event = 'PgSleep'";
-    until("the record is on its way", async || stage.query(sleeps).await > 0).await;
+    until("the record is on its way", async || stage.query(BEGUN).await > 0).await;
     stage.proxy.black_hole();
     until("another has taken over", async || run.status().await.unwrap().attempt > 1).await;
     stage.open(u32::MAX);
-    // Long enough for the slow record to be committed, whoever waited for it.
-    until("nothing is on its way", async || stage.query(sleeps).await == 0).await;
+    until("the slow record is committed", async || stage.query(COMMITTED).await > 0).await;
     let quiet = async || {
         let state = run.status().await.unwrap().state;
         state == RunState::Completed || state == RunState::Waiting
