@@ -4,6 +4,8 @@
 //! own, takes it away in its own way, and checks the store's order of commits afterwards.
 #![allow(clippy::unwrap_used, reason = "a test may panic, outside its own function too")]
 
+mod killed;
+mod late_takeover;
 mod lost_answer;
 mod outage;
 mod slow_commit;

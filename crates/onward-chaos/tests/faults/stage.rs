@@ -112,6 +112,18 @@ impl Stage {
         format!("{}{TIMES}", server::url_at(&self.url, Some(self.proxy.address()), None))
     }
 
+    /// The URL of the way around the proxy.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A second way, through a proxy of its own.
+    pub(crate) async fn another_way(&self) -> (Proxy, Onward) {
+        let proxy = Proxy::postgres(server::address_of(&self.url).unwrap()).unwrap();
+        let through = server::url_at(&self.url, Some(proxy.address()), None);
+        (proxy, Onward::open(&format!("{through}{TIMES}")).await.unwrap())
+    }
+
     /// A worker behind the proxy.
     pub(crate) async fn worker(&self, lease: Duration) -> Worker {
         self.worker_of(&self.onward, lease).await
