@@ -3,8 +3,6 @@
 //!
 //! Owns: how many runs there are of each.
 
-use std::process::Stdio;
-
 use tokio::process::Command;
 
 use crate::bench::{Bench, Fallible, Measured};
@@ -30,11 +28,11 @@ pub(crate) async fn measure(bench: &Bench, place: &Place, runs: Runs) -> Fallibl
     let output = Command::new(&counting)
         .args([place.url(), runs.which])
         .arg(bench.count(runs.count).to_string())
-        .stderr(Stdio::inherit())
         .output()
         .await
         .map_err(|error| format!("{}: {error}; build the whole package", counting.display()))?;
     let text = String::from_utf8(output.stdout)?;
-    let bytes = text.trim().parse().map_err(|_| format!("{}: no figure", counting.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let bytes = text.trim().parse().map_err(|_| format!("no figure: {said}"))?;
     Ok(Measured::new(runs.measure, bytes, "bytes/run", runs.aim))
 }

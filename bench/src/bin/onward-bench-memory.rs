@@ -25,6 +25,9 @@ const LONG_SLEEP: Workflow<u64, ()> = Workflow::named("long-sleep");
 
 const LONG_STEP: Workflow<u64, ()> = Workflow::named("long-step");
 
+/// What runs are called whose step executes; the others wait.
+const IN_FLIGHT: &str = "in-flight";
+
 /// Runs that are there before the measure, so that what is allocated once is too.
 const FIRST: u64 = 2_000;
 
@@ -44,8 +47,11 @@ async fn main() -> Fallible<()> {
     let runs: u64 = runs.parse()?;
     let onward = Onward::open(url).await?;
     let worker = onward.worker().serve(LONG_SLEEP, long_sleep).serve(LONG_STEP, long_step);
-    let worker = worker.shutdown_grace(Duration::ZERO);
-    let worker = worker.concurrency(usize::try_from(FIRST + runs)?).start().await?;
+    let mut worker = worker.shutdown_grace(Duration::ZERO);
+    if which == IN_FLIGHT {
+        worker = worker.concurrency(usize::try_from(FIRST + runs)?);
+    }
+    let worker = worker.start().await?;
     hold(&onward, which, 0..FIRST).await?;
     let before = HEAP.allocated();
     hold(&onward, which, FIRST..FIRST + runs).await?;
@@ -70,7 +76,7 @@ async fn long_step(ctx: Ctx, _: u64) -> Result<(), Failure> {
 /// Starts runs and waits until all there are wait, or execute their step.
 async fn hold(onward: &Onward, which: &str, numbers: std::ops::Range<u64>) -> Fallible<()> {
     let end = numbers.end;
-    let workflow = if which == "waiting" { LONG_SLEEP } else { LONG_STEP };
+    let workflow = if which == IN_FLIGHT { LONG_STEP } else { LONG_SLEEP };
     onward.start_many(workflow, numbers).await?;
     let begun = Instant::now();
     while there(onward, which).await? != end {
@@ -85,8 +91,8 @@ async fn hold(onward: &Onward, which: &str, numbers: std::ops::Range<u64>) -> Fa
 }
 
 async fn there(onward: &Onward, which: &str) -> Fallible<u64> {
-    if which == "waiting" {
-        return Ok(onward.stats().await?.runs.get(&RunState::Waiting).copied().unwrap_or(0));
+    if which == IN_FLIGHT {
+        return Ok(EXECUTING.load(Ordering::Relaxed));
     }
-    Ok(EXECUTING.load(Ordering::Relaxed))
+    Ok(onward.stats().await?.runs.get(&RunState::Waiting).copied().unwrap_or(0))
 }
