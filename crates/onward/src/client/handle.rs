@@ -194,6 +194,7 @@ impl<O> RunHandle<O> {
         let knows = |waiter: &EndingWaiter| waiter.is_told() || self.client.executes(id);
         let mut fresh = started.as_ref().is_some_and(knows);
         let mut waiter = started.unwrap_or_else(|| self.client.endings.wait(id));
+        let look_every = self.client.store.idle_look_every();
         loop {
             let changed = self.client.store.wait(Topic::Run(id));
             if !fresh {
@@ -217,6 +218,9 @@ impl<O> RunHandle<O> {
                 },
                 // While a driver of this process has the run, the driver tells how it goes.
                 () = changed => fresh = self.client.executes(id),
+                // A hint can be lost, as when the process that would give it is killed: whoever
+                // waits looks again now and then, so that no end is missed.
+                () = tokio::time::sleep(look_every) => fresh = self.client.executes(id),
             }
         }
     }

@@ -63,7 +63,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The clock whose times the store keeps. No I/O.
     fn clock(&self) -> &dyn Clock;
 
-    /// How often an idle worker looks for work without a hint: the safety net only.
+    /// How often whoever waits, for work or for a run, looks without a hint: the safety net only.
     fn idle_look_every(&self) -> Duration {
         Duration::from_secs(5)
     }

@@ -158,6 +158,12 @@ view runs_json (
 
 function assert_live(worker uuid) returns void;
 
+function canonical(value jsonb) returns text;
+
+function canonical_number(n numeric) returns text;
+
+function check_name(what text, name text, bytes_max integer) returns void;
+
 function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_queues text[], p_workflows text[], p_limit integer, p_suspect boolean, p_wake_limit integer, p_bytes_max bigint) returns TABLE(again boolean, next_due bigint, more boolean, suspect boolean, changed uuid[], woken integer, marks uuid[], mark_attempts integer[]);
 
 function claim_any(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean) returns boolean;
@@ -178,11 +184,21 @@ function leave(p_now bigint, p_worker uuid) returns uuid[];
 
 function names(builds text, build text) returns boolean;
 
+function new_id(p_now bigint) returns uuid;
+
 function now_ms(given bigint) returns bigint;
 
 function prune(p_ended_by bigint, p_states text[], p_limit integer) returns TABLE(runs bigint, more boolean);
 
+function record(p_fence bigint, p_worker uuid, p_run uuid, p_attempt integer, p_seq bigint, p_step text, p_slot bigint, p_kind text, p_body text, p_try integer, p_began_at bigint, p_at bigint, p_next_at bigint, p_foreign boolean) returns boolean;
+
 function settle(p_now bigint, p_workers uuid[], w_run uuid[], w_worker uuid[], w_attempt integer[], w_end text[], w_output text[], w_failure text[], w_step text[], w_wake_at bigint[], w_waits_for text[], w_wakes_seen bigint[], r_run uuid[], r_attempt integer[], r_seq bigint[], r_step text[], r_slot bigint[], r_kind text[], r_body text[], r_try integer[], r_began_at bigint[], r_at bigint[], r_next_at bigint[], r_foreign boolean[]) returns TABLE(run uuid, answer text);
+
+function start(workflow text, input jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, start_at timestamp with time zone DEFAULT NULL::timestamp with time zone, timeout interval DEFAULT NULL::interval, key_ttl interval DEFAULT NULL::interval, tags jsonb DEFAULT '{}'::jsonb) returns uuid;
+
+function start_met(p_now bigint, s_id uuid[], s_workflow text[], s_key text[], s_fingerprint bytea[], s_caller text[], p_kept integer) returns TABLE(id uuid, run uuid, at bigint);
+
+function start_one(p_now bigint, p_id uuid, p_workflow text, p_input text, p_fingerprint bytea, p_key text, p_ttl bigint, p_reject boolean, p_queue text, p_priority integer, p_after bigint, p_at bigint, p_timeout bigint, p_tags text, p_caller text) returns TABLE(run uuid, how text, at bigint);
 
 function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[]) returns TABLE(id uuid, claimed boolean, at bigint);
 
@@ -195,6 +211,10 @@ function sweep_lost(p_now bigint, p_worker uuid) returns uuid[];
 function sweep_mended(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
 
 function sweep_taken(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
+
+function tell_work() returns void;
+
+function transact(p_transaction text, p_run uuid, p_worker uuid, p_attempt integer, p_seq bigint, p_step text, p_slot bigint, p_kind text, p_body text, p_try integer, p_began_at bigint, p_at bigint, p_foreign boolean) returns void;
 
 function wake(p_now bigint, p_limit integer) returns uuid[];
 

@@ -17,6 +17,10 @@ use crate::{Code, Json, RunId, RunState, Timestamp, Waits};
 
 /// Ends an attempt, with its last records.
 pub(super) async fn settle(tx: &mut Tx, lease: Lease, settle: &Settle) -> Result<Settled, Fault> {
+    if let End::Continued { .. } = settle.end {
+        let params: [Param<'_>; 1] = [(&run_uuid(lease.run), Type::UUID)];
+        tx.rows(include_str!("sql/continue_key_lock.sql"), &params).await?;
+    }
     let Some(mut row) = tx.locked(lease.run).await? else {
         return Err(Error::LeaseLost.into());
     };

@@ -28,6 +28,9 @@ begin
         returning id
     )
     select coalesce(array_agg(id), '{}') into v_released from released;
+    if v_released <> '{}' then
+        perform onward.tell_work();
+    end if;
     return v_released;
 end
 $$;

@@ -16,7 +16,11 @@ create or replace function onward.record(
     p_next_at bigint,
     p_foreign boolean
 ) returns boolean
-language plpgsql volatile set enable_seqscan = off as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+-- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
+set lock_timeout = '6s' as $$
 begin
     perform onward.durable();
     if current_setting('transaction_isolation') <> 'read committed' then

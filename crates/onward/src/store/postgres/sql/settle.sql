@@ -35,6 +35,12 @@ create or replace function onward.settle(
     r_foreign boolean[]
 ) returns table (run uuid, answer text)
 language plpgsql volatile
+-- A plan is made once, and looks each run of the batch up by its id, whatever the tables were like.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 -- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
 set lock_timeout = '6s' as $$
 declare

@@ -9,7 +9,10 @@ create or replace function onward.start_met(
     s_caller text[],
     p_kept integer
 ) returns table (id uuid, run uuid, at bigint)
-language plpgsql volatile set enable_seqscan = off as $$
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set lock_timeout = '6s' as $$
 declare
     v_now bigint;
     v_id uuid[];

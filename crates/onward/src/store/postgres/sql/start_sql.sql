@@ -130,7 +130,7 @@ begin
             array(select t.value from json_each_text(coalesce(p_tags, '{}')::json) t)
         ) s;
         if found then
-            perform pg_notify('onward_' || split_part('onward.', '.', 1), 'sql work');
+            perform onward.tell_work();
             return next;
             return;
         end if;
@@ -192,6 +192,19 @@ begin
     perform onward.check_name('queue', queue, 128);
     if key is not null then
         perform onward.check_name('key', key, 512);
+    end if;
+    if jsonb_typeof(tags) <> 'object' or exists (
+        select from jsonb_each(tags) t
+        where jsonb_typeof(t.value) <> 'string' or t.key = '' or octet_length(t.key) > 128
+            or octet_length(t.value #>> '{}') > 512
+    ) or (select count(*) from jsonb_object_keys(tags)) > 32 then
+        raise exception 'invalid_option: tags are at most 32 texts by name'
+        using errcode = 'OW006', hint = 'write them as {"name": "value"}';
+    end if;
+    if input is null or priority is null or extract(epoch from timeout) < 0
+        or extract(epoch from key_ttl) < 0 then
+        raise exception 'invalid_option: the input or the priority is null, or a time is negative'
+        using errcode = 'OW006', hint = 'the input of a run without one is the JSON null';
     end if;
     if octet_length(input::text) > 2097152 then
         raise exception 'payload_too_large: the input is larger than 2 MiB of JSON'

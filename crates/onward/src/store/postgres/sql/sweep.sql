@@ -47,11 +47,22 @@ begin
     ));
     woken := cardinality(v_woken);
     changed := taken || v_woken || v_late || v_mended;
+    -- Told in the transaction: whoever sweeps may die before it can tell.
+    if changed <> '{}' then
+        perform onward.tell_work();
+    end if;
     more := p_limit <= greatest(
         cardinality(taken), cardinality(v_woken), cardinality(v_late), cardinality(v_mended)
     );
-    next_at := (
-        select min(w.lease_until) from onward.workers w where w.lost_at is null and w.id <> p_worker
+    -- The leases of others; with nobody else, one that is entered now expires no sooner than this
+    -- worker's own, as long as theirs are alike.
+    next_at := coalesce(
+        (
+            select min(w.lease_until)
+            from onward.workers w
+            where w.lost_at is null and w.id <> p_worker
+        ),
+        (select w.lease_until from onward.workers w where w.id = p_worker)
     );
     return next;
 end
