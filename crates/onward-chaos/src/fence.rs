@@ -1,6 +1,6 @@
 //! A fence that is broken on purpose, to see that the checker finds it.
 //!
-//! Owns: the change to the store's function in one database. The library has no switch for it.
+//! Owns: the change to the store's functions in one database. The library has no switch for it.
 
 use std::io;
 
@@ -18,21 +18,27 @@ pub enum Fence {
     Broken,
 }
 
-/// What the function that commits records and ends asks about a lease.
-const ASKED: [&str; 3] = ["r.worker = w.worker", "r.attempt = w.attempt", "k.lost_at is null"];
+/// What the functions that commit records and ends ask about a lease: of many writes, and of one.
+const ASKED: [(&str, [&str; 3]); 2] = [
+    ("onward.settle", ["r.worker = w.worker", "r.attempt = w.attempt", "k.lost_at is null"]),
+    ("onward.record", ["r.worker = p_worker", "r.attempt = p_attempt", "k.lost_at is null"]),
+];
 
-/// Lets this database's function answer every question about the lease with yes.
+/// Lets this database's functions answer every question about the lease with yes.
 ///
 /// # Errors
 /// When they are not there as they were, or the server refuses it.
 pub async fn break_in(client: &Client) -> Result<(), NoVerdict> {
-    let ask = "select pg_get_functiondef('onward.settle'::regproc)";
-    let mut text: String = client.query_one(ask, &[]).await?.get(0);
-    for asked in ASKED {
-        if !text.contains(asked) {
-            return Err(io::Error::other(format!("onward.settle does not have {asked:?}")).into());
+    for (function, questions) in ASKED {
+        let ask = "select pg_get_functiondef($1::text::regproc)";
+        let mut text: String = client.query_one(ask, &[&function]).await?.get(0);
+        for asked in questions {
+            if !text.contains(asked) {
+                return Err(io::Error::other(format!("{function} does not have {asked:?}")).into());
+            }
+            text = text.replace(asked, "true");
         }
-        text = text.replace(asked, "true");
+        client.batch_execute(&text).await?;
     }
-    Ok(client.batch_execute(&text).await?)
+    Ok(())
 }

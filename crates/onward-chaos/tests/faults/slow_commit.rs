@@ -32,6 +32,15 @@ const COMMITTED: &str = "select from onward.records where attempt = 1";
 const WITHOUT_FENCE: &str = "
 create or replace function onward.fence(workers uuid[]) returns void language sql as $$
     select
+$$;
+do $$
+begin
+    execute replace(
+        pg_get_functiondef('onward.record'::regproc),
+        'pg_advisory_xact_lock_shared(p_fence)',
+        'p_fence'
+    );
+end
 $$;";
 
 /// A run whose holder is cut off while its record is on its way to a slow disk, with another worker

@@ -285,7 +285,9 @@ impl Worker {
 
     /// Sweeps, expired leases included.
     pub async fn sweep(&self) -> Swept {
-        self.store.sweep(self.next_sweep()).await.unwrap()
+        let swept = self.store.sweep(self.next_sweep()).await.unwrap();
+        // A hint of some stores.
+        Swept { next_at: None, ..swept }
     }
 
     /// Its sweep, expired leases included, not yet made.
