@@ -12,6 +12,8 @@ use crate::stage::{ANSWER_TIME, LEASE_LONG, PLAN, Plan, Stage, in_time, until, w
 const START: &str = "onward.start_runs(";
 const CLAIM: &str = "onward.claim(";
 const SETTLE: &str = "onward.settle(";
+/// A lone record has a statement of its own.
+const RECORD: &str = "onward.record(";
 const RENEW: &str = "set lease_until";
 const CANCEL: &str = "update onward.runs";
 
@@ -74,7 +76,7 @@ async fn record_whose_answer_is_lost_is_recorded_once() {
     let worker = stage.worker(LEASE_LONG).await;
     let run = stage.start("order-7", &Plan::of_steps(2)).await;
     stage.bodies_began(1).await;
-    let sprung = lose(&stage, SETTLE);
+    let sprung = lose(&stage, RECORD);
     stage.open(1);
     let lost = in_time("the answer was lost", sprung).await.unwrap();
     stage.bodies_began(2).await;

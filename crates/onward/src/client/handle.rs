@@ -195,21 +195,24 @@ impl<O> RunHandle<O> {
         let mut fresh = started.as_ref().is_some_and(knows);
         let mut waiter = started.unwrap_or_else(|| self.client.endings.wait(id));
         let look_every = self.client.store.idle_look_every();
+        let mut waits = false;
         loop {
             let changed = self.client.store.wait(Topic::Run(id));
             if !fresh {
-                let run = self.look(id).await?;
-                match run.continued_as {
-                    Some(next) => {
+                match self.look(id).await {
+                    Ok(Run { continued_as: Some(next), .. }) => {
                         id = next;
                         waiter = self.client.endings.wait(id);
                         continue;
                     }
-                    None if run.state.is_final() => return Ok(Ending::of_run(run)),
-                    None => {}
+                    Ok(run) if run.state.is_final() => return Ok(Ending::of_run(run)),
+                    Ok(_) => {}
+                    // Whoever waits already waits through an outage.
+                    Err(error) if waits && error.code() == Code::StoreUnavailable => {}
+                    Err(error) => return Err(error),
                 }
             }
-            fresh = false;
+            (fresh, waits) = (false, true);
             tokio::select! {
                 biased;
                 told = waiter.told() => match told {

@@ -28,7 +28,12 @@ pub(super) async fn import(tx: &mut Tx, import: Arc<Import>) -> Result<Imported,
     let (new, there) = sort_out(&import, tx.now, |whole| {
         let key = whole.held_key().map(|(workflow, key)| (workflow.to_owned(), key.to_owned()));
         let holder = key.and_then(|key| holders.get(&key).copied());
-        Ok::<_, Fault>(Site { there: there.get(&whole.run.id).cloned(), holder })
+        let there = there.get(&whole.run.id).cloned();
+        if there.is_none() && holder == Some(whole.run.id) {
+            // Another copy added it between the two looks.
+            return Err(Fault::Again("the run is being copied".to_owned()));
+        }
+        Ok::<_, Fault>(Site { there, holder })
     })?;
     let imported = Imported { new: new.len() as u64, there };
     if !import.dry_run && !new.is_empty() {

@@ -91,11 +91,13 @@ async fn meet(
 ) -> Result<HashMap<RunId, Started>, Fault> {
     let (mut id, mut workflow, mut names) = (Vec::new(), Vec::new(), Vec::new());
     let (mut fingerprint, mut caller) = (Vec::new(), Vec::new());
-    for run in batch.iter().flat_map(|write| &write.runs) {
-        if let Some(key) = &run.key
-            && key.on_conflict == OnConflict::Existing
-            && !started.contains_key(&run.id)
-        {
+    let left = |run: &&NewRun| !started.contains_key(&run.id);
+    let content =
+        |run: &NewRun| run.key.as_ref().is_some_and(|key| key.on_conflict == OnConflict::Existing);
+    // The runs of one start are answered in their order: with another policy among them, one by one.
+    let writes = batch.iter().filter(|write| write.runs.iter().filter(left).all(content));
+    for run in writes.flat_map(|write| write.runs.iter().filter(left)) {
+        if let Some(key) = &run.key {
             id.push(run_uuid(run.id));
             workflow.push(run.workflow.as_str());
             names.push(key.key.as_str());
