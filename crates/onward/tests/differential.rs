@@ -114,7 +114,7 @@ mod postgres {
 
     proptest! {
         // Each case makes a schema of its own and answers over a connection.
-        #![proptest_config(ProptestConfig { cases: 64, ..config() })]
+        #![proptest_config(ProptestConfig { cases: 32, ..config() })]
 
         #[test]
         fn memory_agrees_with_postgres(story in story()) {

@@ -3,7 +3,7 @@
 //! Owns: the arrays that the statement takes and what its answer means for each caller. Never
 //! decides about a start whose key is in use: that is made on its own, by `start`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -94,8 +94,14 @@ async fn meet(
     let left = |run: &&NewRun| !started.contains_key(&run.id);
     let content =
         |run: &NewRun| run.key.as_ref().is_some_and(|key| key.on_conflict == OnConflict::Existing);
-    // The runs of one start are answered in their order: with another policy among them, one by one.
-    let writes = batch.iter().filter(|write| write.runs.iter().filter(left).all(content));
+    // The runs of one start are answered in their order: with another policy among them, or two with
+    // one key, one by one.
+    let writes = batch.iter().filter(|write| {
+        let mut met = HashSet::new();
+        let key = |run: &NewRun| run.key.as_ref().map(|key| key.key.clone());
+        let mut left = write.runs.iter().filter(left);
+        left.all(|run| content(run) && met.insert((&run.workflow, key(run))))
+    });
     for run in writes.flat_map(|write| write.runs.iter().filter(left)) {
         if let Some(key) = &run.key {
             id.push(run_uuid(run.id));
