@@ -42,20 +42,29 @@ async fn every_promise_holds_in_a_storm() {
     assert!(verdict.swallowed > 0, "the storm was too weak: no answer was lost");
 }
 
+/// Plays that may be needed until a stopped worker comes back in the middle of a step.
+const PLAYS_MAX: usize = 4;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn checker_finds_a_broken_fence() {
-    let folder = tempfile::tempdir().unwrap();
-    let broken = Options {
-        fence: Fence::Broken,
-        deeds: &storm::STOPS,
-        storm: Duration::from_secs(12),
-        calm: Duration::from_secs(10),
-        ..options(&folder)
-    };
-    let verdict = play(broken).await.unwrap();
-    let is_of_fence = |violation: &&String| {
+    let is_of_fence = |violation: &String| {
         ["LateRecord", "LateEnd", "LostWorkerWrote"].iter().any(|name| violation.contains(name))
     };
-    let found = verdict.violations.iter().filter(is_of_fence).count();
-    assert!(found > 0, "a store without a fence passed: {verdict}");
+    let mut verdicts = Vec::new();
+    while verdicts.len() < PLAYS_MAX {
+        let folder = tempfile::tempdir().unwrap();
+        let broken = Options {
+            fence: Fence::Broken,
+            deeds: &storm::STOPS,
+            storm: Duration::from_secs(12),
+            calm: Duration::from_secs(10),
+            ..options(&folder)
+        };
+        let verdict = play(broken).await.unwrap();
+        if verdict.violations.iter().any(is_of_fence) {
+            return;
+        }
+        verdicts.push(verdict.to_string());
+    }
+    panic!("a store without a fence passed: {verdicts:#?}");
 }

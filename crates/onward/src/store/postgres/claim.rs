@@ -216,7 +216,7 @@ async fn add_histories(
     }
     for claimed in runs {
         let mut history = histories.remove(&claimed.lease.run).unwrap_or_default();
-        history.sort_by_key(|record| record.seq);
+        history.sort_by_key(|record| (record.seq, record.attempt));
         claimed.last_seq = history.last().map_or(0, |record| record.seq);
         let voided = history.iter().find(|record| record.voided_at.is_some());
         claimed.voided_seq = voided.map(|record| record.seq);

@@ -225,7 +225,7 @@ fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> 
     }
     let sql = include_str!("sql/claim_history.sql");
     claimed.history = row::all(tx.conn, sql, [no], row::record)?;
-    claimed.history.sort_by_key(|record| record.seq);
+    claimed.history.sort_by_key(|record| (record.seq, record.attempt));
     claimed.last_seq = claimed.history.last().map_or(0, |record| record.seq);
     let voided = claimed.history.iter().find(|record| record.voided_at.is_some());
     claimed.voided_seq = voided.map(|record| record.seq);

@@ -14,5 +14,5 @@ select
 from onward_records
 where run = ?1
     and seq > ?2
-order by seq
+order by seq, attempt
 limit ?3
