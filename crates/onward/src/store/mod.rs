@@ -5,6 +5,8 @@
 //! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
 //! `rules` hold those that must be taken inside a transaction), and calls nobody.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod column;
 mod hub;
 mod memory;
 mod portable;

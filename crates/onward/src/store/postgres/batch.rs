@@ -4,6 +4,7 @@
 //! decides about a write that is out of the ordinary: that is made on its own, by `record` and
 //! `settle`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -273,7 +274,7 @@ struct RecordColumns<'a> {
     step: Vec<&'a str>,
     slot: Vec<i64>,
     kind: Vec<&'static str>,
-    body: Vec<Option<String>>,
+    body: Vec<Option<Cow<'a, str>>>,
     tries: Vec<i32>,
     began_at: Vec<i64>,
     at: Vec<i64>,

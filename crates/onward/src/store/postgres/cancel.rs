@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use super::fault::Fault;
 use super::row::{Row, run_uuid, small};
 use super::tx::{Param, Tx};
+use crate::store::column;
 use crate::store::rules::{self, Cancelling};
 use crate::store::{Error, Settled};
 use crate::{Run, RunId, RunState, Waits};
@@ -109,16 +110,8 @@ pub(super) async fn keep_trace(tx: &Tx, row: &Row, settled: Option<Settled>) -> 
         (&run_uuid(row.run.id), Type::UUID),
         (&small(row.run.attempt), Type::INT4),
         (&build, Type::TEXT),
-        (&settled.map(settled_text), Type::TEXT),
+        (&settled.map(column::of_settled), Type::TEXT),
     ];
     tx.rows(include_str!("sql/settle_keep.sql"), &params).await?;
     Ok(())
-}
-
-/// How an answered settle is kept.
-pub(super) fn settled_text(settled: Settled) -> &'static str {
-    match settled {
-        Settled::AsSaid => "as_said",
-        Settled::Queued => "queued",
-    }
 }

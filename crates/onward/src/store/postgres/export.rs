@@ -9,10 +9,9 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::row::{self, Columns, Row, limit, run_id, run_uuid};
-use super::settle::settled_of;
 use super::tx::Tx;
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
-use crate::store::{Duplicate, KeyHold, Trace, WholeRun};
+use crate::store::{Duplicate, KeyHold, Trace, WholeRun, column};
 use crate::{Fingerprint, RunId, Timestamp};
 
 const RUNS: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/export_runs.sql"));
@@ -102,7 +101,7 @@ fn trace(row: &PgRow) -> Result<(RunId, u32, Trace), Fault> {
     let attempt = u32::try_from(columns.take::<i32>()?).map_err(Fault::data)?;
     let build = columns.take()?;
     let settled: Option<String> = columns.take()?;
-    let settled = settled.map(|text| settled_of(&text)).transpose()?;
+    let settled = settled.map(|text| column::settled(&text)).transpose().map_err(Fault::data)?;
     Ok((run, attempt, Trace { build, settled }))
 }
 

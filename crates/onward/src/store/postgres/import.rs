@@ -3,12 +3,12 @@
 //! Owns: which rows belong to a run, when it is written. Never changes a run that is there, and
 //! never decides what one that is there means; `portable` does.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::cancel::settled_text;
 use super::export::wholes;
 use super::fault::Fault;
 use super::row::{
@@ -16,8 +16,9 @@ use super::row::{
     worker_uuid,
 };
 use super::tx::{Param, Tx};
+use crate::store::column::EntryColumns;
 use crate::store::portable::{Site, sort_out};
-use crate::store::{Import, Imported, Trace, WholeRun, rules};
+use crate::store::{Import, Imported, Trace, WholeRun, column, rules};
 use crate::{Record, Run, RunId, Timestamp};
 
 /// Adds whole runs, or looks only. What is refused is refused before anything is written.
@@ -176,7 +177,8 @@ async fn add_records(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         column(rows().map(move |(_, it)| of(it).map(Timestamp::as_millis)), Type::INT8_ARRAY)
     };
     let bodies: Vec<_> = rows().map(|(_, it)| body_columns(&it.entry)).collect::<Result<_, _>>()?;
-    let (bodies, next_ats): (Vec<_>, Vec<_>) = bodies.into_iter().unzip();
+    let owned = |(body, next_at): EntryColumns<'_>| (body.map(Cow::into_owned), next_at);
+    let (bodies, next_ats): (Vec<_>, Vec<_>) = bodies.into_iter().map(owned).unzip();
     let columns = vec![
         column(rows().map(|(run, _)| run_uuid(run)), Type::UUID_ARRAY),
         column(rows().map(|(_, it)| signed(it.seq)), Type::INT8_ARRAY),
@@ -209,7 +211,7 @@ async fn add_attempts(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
                 .map(|(attempt, trace)| (whole.run.id, attempt, trace))
         })
     };
-    let settled = |trace: &Trace| trace.settled.map(settled_text);
+    let settled = |trace: &Trace| trace.settled.map(column::of_settled);
     let columns = vec![
         column(rows().map(|(run, ..)| run_uuid(run)), Type::UUID_ARRAY),
         column(rows().map(|(_, attempt, _)| small(attempt)), Type::INT4_ARRAY),

@@ -7,7 +7,8 @@ use tokio_postgres::types::FromSqlOwned;
 
 use super::fault::Fault;
 use crate::limits::{CRASHES_MAX, SUSPECT_CRASHES};
-use crate::{Code, Entry, Failure, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::store::column::{self, EntryColumns};
+use crate::{Code, Entry, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
 pub(super) const RUN_BY_ID: &str =
@@ -112,38 +113,13 @@ pub(super) fn record(row: &tokio_postgres::Row) -> Result<Record, Fault> {
     let next_at = columns.time_or_none()?;
     let foreign = columns.take()?;
     let voided_at = columns.time_or_none()?;
-    let entry = entry(&kind, body, next_at)?;
+    let entry = column::entry(&kind, body, next_at).map_err(Fault::data)?;
     Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, voided_at })
 }
 
-fn entry(kind: &str, body: Option<String>, next_at: Option<Timestamp>) -> Result<Entry, Fault> {
-    let missing = || Fault::data(format!("a record of kind {kind:?} lacks a value"));
-    let failure = |body: Option<String>| -> Result<Failure, Fault> {
-        serde_json::from_str(&body.ok_or_else(missing)?).map_err(Fault::data)
-    };
-    match kind {
-        "done" => Ok(Entry::Done(Json::stored(body.ok_or_else(missing)?))),
-        "failed" => Ok(Entry::Failed(failure(body)?)),
-        "try_failed" => {
-            let next_at = next_at.ok_or_else(missing)?;
-            Ok(Entry::TryFailed { failure: failure(body)?, next_at })
-        }
-        "began" => Ok(Entry::Began),
-        "fired" => Ok(Entry::Fired),
-        _ => Err(Fault::data(format!("no record is of kind {kind:?}"))),
-    }
-}
-
 /// The columns `body` and `next_at` of an entry.
-pub(super) fn body_columns(entry: &Entry) -> Result<(Option<String>, Option<i64>), Fault> {
-    Ok(match entry {
-        Entry::Done(json) => (Some(json.as_str().to_owned()), None),
-        Entry::Failed(failure) => (Some(json_text(failure)?), None),
-        Entry::TryFailed { failure, next_at } => {
-            (Some(json_text(failure)?), Some(next_at.as_millis()))
-        }
-        Entry::Began | Entry::Fired => (None, None),
-    })
+pub(super) fn body_columns(entry: &Entry) -> Result<EntryColumns<'_>, Fault> {
+    column::of_entry(entry).map_err(Fault::data)
 }
 
 /// Reads the columns of a row one after the other.

@@ -11,8 +11,8 @@ use super::record::{add, holds};
 use super::row::{Row, json_text, run_uuid, small, worker_uuid};
 use super::start::insert_run;
 use super::tx::{Param, Tx};
-use crate::store::rules;
 use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
+use crate::store::{column, rules};
 use crate::{Code, Json, RunId, RunState, Timestamp, Waits};
 
 /// Ends an attempt, with its last records.
@@ -48,19 +48,11 @@ async fn settled_before(tx: &Tx, lease: Lease, row: &Row) -> Result<Option<Settl
         [(&run_uuid(lease.run), Type::UUID), (&small(lease.attempt), Type::INT4)];
     if let Some(trace) = tx.first(include_str!("sql/settle_trace.sql"), &params).await? {
         let settled: Option<String> = trace.try_get(0).map_err(Fault::data)?;
-        return settled.map(|text| settled_of(&text)).transpose();
+        return settled.map(|text| column::settled(&text)).transpose().map_err(Fault::data);
     }
     // An attempt without a trace whose number is the last of a finished run is what ended it.
     let ended = row.run.state.is_final() && row.run.attempt == lease.attempt && lease.attempt > 0;
     Ok(ended.then_some(Settled::AsSaid))
-}
-
-pub(super) fn settled_of(text: &str) -> Result<Settled, Fault> {
-    match text {
-        "as_said" => Ok(Settled::AsSaid),
-        "queued" => Ok(Settled::Queued),
-        _ => Err(Fault::data(format!("no settle answers {text:?}"))),
-    }
 }
 
 /// Refuses to go on as a run that is there, before anything is written.

@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::row::{self, Row};
 use super::tx::Tx;
 use crate::store::Settled;
+use crate::store::column;
 use crate::store::rules::{self, Cancelling};
 use crate::{Run, RunId, RunState, Waits};
 
@@ -98,15 +99,7 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
 /// Keeps what a late repeat of the current attempt's settle is recognised by.
 pub(super) fn keep_trace(tx: &Tx<'_>, row: &Row, settled: Option<Settled>) -> Result<(), Fault> {
     let build = row.run.build.as_deref().unwrap_or_default();
-    let params = params![row.no, row.run.attempt, build, settled.map(settled_text)];
+    let params = params![row.no, row.run.attempt, build, settled.map(column::of_settled)];
     tx.execute(include_str!("sql/settle_keep.sql"), params)?;
     Ok(())
-}
-
-/// How an answered settle is kept.
-pub(super) fn settled_text(settled: Settled) -> &'static str {
-    match settled {
-        Settled::AsSaid => "as_said",
-        Settled::Queued => "queued",
-    }
 }

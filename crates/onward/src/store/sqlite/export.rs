@@ -8,9 +8,8 @@ use rusqlite::{Connection, params};
 
 use super::fault::Fault;
 use super::row::{self, Row, run_blob, run_id};
-use super::settle::settled_of;
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
-use crate::store::{Duplicate, KeyHold, Trace, WholeRun};
+use crate::store::{Duplicate, KeyHold, Trace, WholeRun, column};
 use crate::{RunId, Timestamp};
 
 const RUNS: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/export_runs.sql"));
@@ -75,7 +74,8 @@ fn attempts(conn: &Connection, no: i64) -> Result<BTreeMap<u32, Trace>, Fault> {
     let sql = include_str!("sql/export_attempts.sql");
     let traces = row::all(conn, sql, [no], |row| {
         let settled: Option<String> = row.get(2)?;
-        let settled = settled.map(|text| settled_of(&text)).transpose()?;
+        let settled =
+            settled.map(|text| column::settled(&text)).transpose().map_err(Fault::data)?;
         Ok((row.get(0)?, Trace { build: row.get(1)?, settled }))
     })?;
     Ok(traces.into_iter().collect())

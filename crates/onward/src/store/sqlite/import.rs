@@ -5,7 +5,6 @@
 
 use rusqlite::params;
 
-use super::cancel::settled_text;
 use super::export::whole;
 use super::fault::Fault;
 use super::record;
@@ -13,7 +12,7 @@ use super::row::{self, builds_column, json_text, run_blob, signed, waits_columns
 use super::start::keep_input;
 use super::tx::Tx;
 use crate::store::portable::{Site, sort_out};
-use crate::store::{Import, Imported, Trace, WholeRun};
+use crate::store::{Import, Imported, Trace, WholeRun, column};
 use crate::{RunId, Timestamp};
 
 /// Adds whole runs, or looks only. What is refused is refused before anything is written.
@@ -64,7 +63,7 @@ fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
     let last = Trace::of_end(run);
     for (attempt, trace) in attempts {
         if last.as_ref().is_none_or(|last| (last.0, &last.1) != (*attempt, trace)) {
-            let params = params![no, attempt, trace.build, trace.settled.map(settled_text)];
+            let params = params![no, attempt, trace.build, trace.settled.map(column::of_settled)];
             tx.execute(include_str!("sql/settle_keep.sql"), params)?;
         }
     }

@@ -2,16 +2,14 @@
 //!
 //! Owns: the check against the lease, and telling a repeat from a clash. Never changes a record.
 
-use std::borrow::Cow;
-
 use rusqlite::params;
 
 use super::fault::Fault;
-use super::row::{self, json_text, run_blob, signed, worker_blob};
+use super::row::{self, run_blob, signed, worker_blob};
 use super::tx::Tx;
-use crate::store::rules;
 use crate::store::{Conflict, Error, Lease};
-use crate::{Entry, Record, Timestamp};
+use crate::store::{column, rules};
+use crate::{Record, Timestamp};
 
 /// Adds records to a run's history.
 ///
@@ -98,7 +96,7 @@ enum Inserted {
 }
 
 fn insert(tx: &Tx<'_>, attempt: u32, no: i64, record: &Record) -> Result<Inserted, Fault> {
-    let (body, next_at) = columns(&record.entry)?;
+    let (body, next_at) = column::of_entry(&record.entry).map_err(Fault::data)?;
     let result = tx.conn.prepare_cached(include_str!("sql/record_add.sql"))?.execute(params![
         no,
         signed(record.seq),
@@ -123,7 +121,7 @@ fn insert(tx: &Tx<'_>, attempt: u32, no: i64, record: &Record) -> Result<Inserte
 
 /// Whether a first write of this record left its row.
 fn is_there(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<bool, Fault> {
-    let (body, next_at) = columns(&record.entry)?;
+    let (body, next_at) = column::of_entry(&record.entry).map_err(Fault::data)?;
     let params = params![
         no,
         signed(record.seq),
@@ -135,16 +133,4 @@ fn is_there(tx: &Tx<'_>, lease: Lease, no: i64, record: &Record) -> Result<bool,
         next_at,
     ];
     tx.exists(include_str!("sql/record_same.sql"), params)
-}
-
-/// The columns `body` and `next_at` of an entry.
-fn columns(entry: &Entry) -> Result<(Option<Cow<'_, str>>, Option<i64>), Fault> {
-    Ok(match entry {
-        Entry::Done(json) => (Some(Cow::Borrowed(json.as_str())), None),
-        Entry::Failed(failure) => (Some(Cow::Owned(json_text(failure)?)), None),
-        Entry::TryFailed { failure, next_at } => {
-            (Some(Cow::Owned(json_text(failure)?)), Some(next_at.as_millis()))
-        }
-        Entry::Began | Entry::Fired => (None, None),
-    })
 }

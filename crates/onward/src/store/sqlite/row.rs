@@ -8,8 +8,8 @@ use rusqlite::{Connection, Params, params};
 
 use super::fault::Fault;
 use crate::limits::SUSPECT_CRASHES;
-use crate::store::rules;
-use crate::{Code, Entry, Failure, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::store::{column, rules};
+use crate::{Code, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
 const RUN_BY_ID: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/run_by_id.sql"));
@@ -197,26 +197,8 @@ pub(super) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Fault> {
     let next_at = columns.time_or_none()?;
     let foreign = columns.take()?;
     let voided_at = columns.time_or_none()?;
-    let entry = entry(&kind, body, next_at)?;
+    let entry = column::entry(&kind, body, next_at).map_err(Fault::data)?;
     Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, voided_at })
-}
-
-fn entry(kind: &str, body: Option<String>, next_at: Option<Timestamp>) -> Result<Entry, Fault> {
-    let missing = || Fault::data(format!("a record of kind {kind:?} lacks a value"));
-    let failure = |body: Option<String>| -> Result<Failure, Fault> {
-        serde_json::from_str(&body.ok_or_else(missing)?).map_err(Fault::data)
-    };
-    match kind {
-        "done" => Ok(Entry::Done(Json::stored(body.ok_or_else(missing)?))),
-        "failed" => Ok(Entry::Failed(failure(body)?)),
-        "try_failed" => {
-            let next_at = next_at.ok_or_else(missing)?;
-            Ok(Entry::TryFailed { failure: failure(body)?, next_at })
-        }
-        "began" => Ok(Entry::Began),
-        "fired" => Ok(Entry::Fired),
-        _ => Err(Fault::data(format!("no record is of kind {kind:?}"))),
-    }
 }
 
 /// Reads the columns of a row one after the other.

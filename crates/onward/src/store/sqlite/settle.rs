@@ -5,14 +5,14 @@
 
 use rusqlite::params;
 
-use super::cancel::{release_successor, settled_text};
+use super::cancel::release_successor;
 use super::fault::Fault;
 use super::record::{add, holds};
 use super::row::{self, json_text, run_blob, run_id, waits_columns};
 use super::start::insert_run;
 use super::tx::Tx;
-use crate::store::rules;
 use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
+use crate::store::{column, rules};
 use crate::{Json, RunId, RunState, Timestamp, Waits};
 
 /// A run's row, as far as the end of an attempt needs it.
@@ -76,7 +76,7 @@ fn settled_before(tx: &Tx<'_>, lease: Lease, held: &Held) -> Result<Option<Settl
     let trace: Option<Option<String>> =
         row::first(tx.conn, sql, params![held.no, lease.attempt], |row| Ok(row.get(0)?))?;
     if let Some(settled) = trace {
-        return settled.map(|text| settled_of(&text)).transpose();
+        return settled.map(|text| column::settled(&text)).transpose().map_err(Fault::data);
     }
     // An attempt without a trace whose number is the last of a finished run is what ended it.
     let ended = held.state.parse().is_ok_and(RunState::is_final)
@@ -86,14 +86,6 @@ fn settled_before(tx: &Tx<'_>, lease: Lease, held: &Held) -> Result<Option<Settl
 }
 
 /// The answer that a kept text stands for.
-pub(super) fn settled_of(text: &str) -> Result<Settled, Fault> {
-    match text {
-        "as_said" => Ok(Settled::AsSaid),
-        "queued" => Ok(Settled::Queued),
-        _ => Err(Fault::data(format!("no settle answers {text:?}"))),
-    }
-}
-
 /// Refuses to go on as a run that is there, before anything is written.
 fn check_continuation(tx: &Tx<'_>, run: RunId, held: &Held, end: &End) -> Result<(), Fault> {
     let End::Continued { run: next, .. } = end else { return Ok(()) };
@@ -260,7 +252,7 @@ fn release(tx: &mut Tx<'_>, held: &Held) -> Result<Settled, Fault> {
 
 fn keep_trace(tx: &Tx<'_>, held: &Held, settled: Settled) -> Result<(), Fault> {
     let build = held.build.as_deref().unwrap_or_default();
-    let params = params![held.no, held.attempt, build, settled_text(settled)];
+    let params = params![held.no, held.attempt, build, column::of_settled(settled)];
     tx.execute(include_str!("sql/settle_keep.sql"), params)?;
     Ok(())
 }

@@ -1,0 +1,66 @@
+//! The form of what the databases keep in a column, alike in each.
+//!
+//! Owns: how an entry and an answered settle are written, and read back. Never knows a database.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+
+use super::Settled;
+use crate::{Entry, Failure, Json, Timestamp};
+
+/// Why a stored value cannot be read.
+type Unreadable = Box<dyn StdError + Send + Sync>;
+
+/// The columns `body` and `next_at` of an entry.
+pub(super) type EntryColumns<'a> = (Option<Cow<'a, str>>, Option<i64>);
+
+/// Writes an entry. What is text already is not copied: a step's result is the hot case.
+pub(super) fn of_entry(entry: &Entry) -> Result<EntryColumns<'_>, serde_json::Error> {
+    let text = |failure: &Failure| serde_json::to_string(failure).map(Cow::Owned).map(Some);
+    Ok(match entry {
+        Entry::Done(json) => (Some(Cow::Borrowed(json.as_str())), None),
+        Entry::Failed(failure) => (text(failure)?, None),
+        Entry::TryFailed { failure, next_at } => (text(failure)?, Some(next_at.as_millis())),
+        Entry::Began | Entry::Fired => (None, None),
+    })
+}
+
+/// Reads an entry of this kind.
+pub(super) fn entry(
+    kind: &str,
+    body: Option<String>,
+    next_at: Option<Timestamp>,
+) -> Result<Entry, Unreadable> {
+    let missing = || format!("a record of kind {kind:?} lacks a value");
+    let failure = |body: Option<String>| -> Result<Failure, Unreadable> {
+        Ok(serde_json::from_str(&body.ok_or_else(missing)?)?)
+    };
+    match kind {
+        "done" => Ok(Entry::Done(Json::stored(body.ok_or_else(missing)?))),
+        "failed" => Ok(Entry::Failed(failure(body)?)),
+        "try_failed" => {
+            let next_at = next_at.ok_or_else(missing)?;
+            Ok(Entry::TryFailed { failure: failure(body)?, next_at })
+        }
+        "began" => Ok(Entry::Began),
+        "fired" => Ok(Entry::Fired),
+        _ => Err(format!("no record is of kind {kind:?}").into()),
+    }
+}
+
+/// How an answered settle is kept.
+pub(super) fn of_settled(settled: Settled) -> &'static str {
+    match settled {
+        Settled::AsSaid => "as_said",
+        Settled::Queued => "queued",
+    }
+}
+
+/// What a settle answered, as it was kept.
+pub(super) fn settled(text: &str) -> Result<Settled, Unreadable> {
+    match text {
+        "as_said" => Ok(Settled::AsSaid),
+        "queued" => Ok(Settled::Queued),
+        _ => Err(format!("no settle answers {text:?}").into()),
+    }
+}
