@@ -51,8 +51,9 @@ async fn a_stopped_process_holds_up_no_sweep() {
     let mut process = Process::start(&url);
     let other = stage.raw().await;
     until("the process waits for its record's place", async || {
+        // For another transaction, and not for one of the locks that notifications take.
         let sql = "select count(*) from pg_stat_activity
-                   where application_name = $1 and wait_event_type = 'Lock'";
+                   where application_name = $1 and wait_event = 'transactionid'";
         other.query_one(sql, &[&name]).await.unwrap().get::<_, i64>(0) == 1
     })
     .await;
