@@ -23,8 +23,12 @@ pub(crate) const WAITING: Runs =
 pub(crate) const IN_FLIGHT: Runs =
     Runs { measure: "in_flight_memory", which: "in-flight", count: 10_000, aim: "report" };
 
+/// The program that counts.
+const COUNTING: &str = "onward-bench-memory";
+
 pub(crate) async fn measure(bench: &Bench, place: &Place, runs: Runs) -> Fallible<Measured> {
-    let counting = std::env::current_exe()?.with_file_name("onward-bench-memory");
+    build().await?;
+    let counting = std::env::current_exe()?.with_file_name(COUNTING);
     let output = Command::new(&counting)
         .args([place.url(), runs.which])
         .arg(bench.count(runs.count).to_string())
@@ -35,4 +39,12 @@ pub(crate) async fn measure(bench: &Bench, place: &Place, runs: Runs) -> Fallibl
     let said = String::from_utf8_lossy(&output.stderr);
     let bytes = text.trim().parse().map_err(|_| format!("no figure: {said}"))?;
     Ok(Measured::new(runs.measure, bytes, "bytes/run", runs.aim))
+}
+
+/// Builds the counting program where cargo started this one, since `cargo run` builds only one.
+async fn build() -> Fallible<()> {
+    let Ok(cargo) = std::env::var("CARGO") else { return Ok(()) };
+    let arguments = ["build", "--quiet", "--release", "-p", "onward-bench", "--bin", COUNTING];
+    let built = Command::new(cargo).args(arguments).status().await?;
+    if built.success() { Ok(()) } else { Err(format!("{COUNTING} cannot be built").into()) }
 }
