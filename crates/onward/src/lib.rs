@@ -55,17 +55,20 @@ mod retry;
 mod workflow;
 
 pub use client::{
-    Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, Start, StartMany,
-    StartedMany,
+    Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, SendSignal, Start,
+    StartMany, StartedMany,
 };
 pub use clock::{Clock, SystemClock, TestClock, Timestamp};
-pub use ctx::{Ctx, Sleep, Step, StepFuture, TransactionFuture};
+pub use ctx::{
+    Child, ChildResult, ChildStarted, Ctx, SignalFuture, SignalWithin, Sleep, StartChild, Step,
+    StepFuture, TransactionFuture,
+};
 pub use error::{Code, Error};
 pub use failure::{Failure, FailureData};
 pub use id::{RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
-pub use model::{CodeChange, Entry, OnConflict, Record, RecordKind, Run, RunState, Waits};
+pub use model::{CodeChange, Entry, OnConflict, Parent, Record, RecordKind, Run, RunState, Waits};
 pub use retry::Retry;
 pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, WorkerInfo};
 pub use why::{Why, why};

@@ -33,6 +33,7 @@ fn new_run() -> NewRun {
         timeout_ms: None,
         tags: BTreeMap::new(),
         caller: "test".to_owned(),
+        parent: None,
         claimant: None,
     }
 }
@@ -131,7 +132,7 @@ fn a_newer_schema_is_refused_and_named() {
     let error = SqliteStore::open(temp.path()).unwrap_err();
     assert_eq!(error.code(), Code::SchemaTooNew);
     assert!(error.to_string().contains("99"), "{error}");
-    assert!(error.to_string().contains("knows 1"), "{error}");
+    assert!(error.to_string().contains("knows 2"), "{error}");
 }
 
 #[test]

@@ -10,6 +10,9 @@ mod inside;
 #[cfg(feature = "postgres")]
 mod inside_postgres;
 mod open;
+mod signal;
+#[cfg(feature = "postgres")]
+mod signal_postgres;
 mod start;
 mod start_many;
 
@@ -18,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use copy::{Copied, CopyProgress, CopyTo};
 pub use handle::RunHandle;
+pub use signal::SendSignal;
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Import, Imported, Lease, NewRun,
-    NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Settle, Settled, Started, Stats,
-    Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WholeRun,
+    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Import, Imported, Inbox, Lease, NewRun,
+    NewSignal, NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Settle, Settled,
+    Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
+    WholeRun,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -261,6 +262,14 @@ impl Store for LossyStore {
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
         self.write(|| self.inner.settle(lease, settle))
+    }
+
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {
+        self.write(|| self.inner.signal(signal))
+    }
+
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
+        self.inner.inbox(run, after)
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {

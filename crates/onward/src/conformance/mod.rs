@@ -46,6 +46,7 @@ mod every_kind;
 mod lossy;
 
 pub mod cancel;
+pub mod child;
 pub mod claim;
 pub mod continuation;
 pub mod crash;
@@ -60,6 +61,7 @@ pub mod record;
 pub mod replace;
 pub mod retry;
 pub mod settle;
+pub mod signal;
 pub mod start;
 pub mod stuck;
 pub mod sweep;
@@ -120,6 +122,31 @@ macro_rules! conformance_suite {
                 replacing_run_keeps_its_delay
                 replacing_start_twice
                 replacing_run_waits_through_a_loss
+            }
+            signal {
+                signals_are_numbered_in_order
+                signal_twice
+                signal_key_with_another_value_is_refused
+                signal_to_a_finished_run_is_refused
+                signal_wakes_a_run_that_waits_for_one
+                signal_leaves_other_waits_alone
+                signal_before_the_park_is_not_missed
+                inbox_tells_marks_with_its_wakes
+                claim_brings_the_signals_not_taken
+                continuation_takes_the_signals_not_taken
+                signals_of_a_run_are_bounded
+                signal_carries_any_text
+            }
+            child {
+                start_of_a_child_twice
+                start_of_a_child_with_stale_lease
+                end_of_a_child_is_told
+                end_of_a_child_is_told_once
+                cancelled_child_is_told
+                end_of_a_child_wakes_its_parent
+                end_of_a_child_before_the_park_is_not_missed
+                end_of_a_child_after_its_parents
+                end_of_a_continued_child_is_told
             }
             claim {
                 claim_order_is_priority_then_due_time_then_id
@@ -290,6 +317,7 @@ macro_rules! conformance_suite {
             lost_answer {
                 lost_answer_of_a_start
                 lost_answer_of_a_join
+                lost_answer_of_a_signal
                 lost_answer_of_a_renewal
                 lost_answer_of_a_leave
                 lost_answer_of_a_claim

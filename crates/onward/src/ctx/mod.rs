@@ -4,6 +4,8 @@
 //! it reports to the run's board, and the driver records and delivers.
 
 mod body;
+mod child;
+mod signal;
 mod sleep;
 mod step;
 mod transaction;
@@ -18,13 +20,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use body::Step;
+pub use child::{Child, ChildResult, ChildStarted, StartChild};
+pub use signal::{SignalFuture, SignalWithin};
 pub use sleep::Sleep;
 pub use step::StepFuture;
 pub use transaction::TransactionFuture;
 
 use crate::driver::board::Board;
 use crate::limits::DURATION_MAX;
-use crate::{Failure, Json, RunId, Timestamp, Uuid};
+use crate::{Failure, Json, RunId, Timestamp, Uuid, Workflow};
 
 /// A run, as its workflow function sees it.
 ///
@@ -144,6 +148,74 @@ impl Ctx {
     /// ```
     pub fn sleep_until(&self, time: Timestamp) -> Sleep {
         Sleep::new(Arc::clone(&self.board), time)
+    }
+
+    /// The next signal of a name that somebody sends to this run, with what it carries.
+    ///
+    /// Signals of one name are delivered in the order in which they came, each once. One that came
+    /// before anybody waited is kept. While the run only waits it costs nothing but its row.
+    ///
+    /// ```
+    /// use onward::{Ctx, Failure, Onward, Workflow};
+    /// use std::time::Duration;
+    ///
+    /// const EXPENSE: Workflow<u64, String> = Workflow::named("expense");
+    ///
+    /// async fn expense(ctx: Ctx, cents: u64) -> Result<String, Failure> {
+    ///     let week = Duration::from_secs(7 * 24 * 60 * 60);
+    ///     match ctx.signal::<bool>("approved").timeout(week).await? {
+    ///         Some(true) => Ok(format!("{cents} cents paid")),
+    ///         Some(false) => Ok("refused".to_owned()),
+    ///         None => Ok("nobody answered".to_owned()),
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// # let worker = onward.worker().serve(EXPENSE, expense).start().await?;
+    /// let run = onward.start(EXPENSE, &4200).key("expense-7").await?;
+    /// run.signal("approved", &true).key("click-1").await?;
+    /// assert_eq!(run.result().await?, "4200 cents paid");
+    /// # worker.shutdown().await }
+    /// ```
+    pub fn signal<T: DeserializeOwned>(&self, name: &str) -> SignalFuture<T> {
+        SignalFuture::new(Arc::clone(&self.board), name)
+    }
+
+    /// Starts another run as a child of this one. A replay finds the same child again.
+    ///
+    /// ```
+    /// use onward::{Ctx, Failure, Onward, Workflow};
+    ///
+    /// const PAGE: Workflow<u32, u32> = Workflow::named("ocr-page");
+    /// const BOOK: Workflow<u32, u32> = Workflow::named("ocr-book");
+    ///
+    /// async fn page(_: Ctx, number: u32) -> Result<u32, Failure> {
+    ///     Ok(number * 100) // characters
+    /// }
+    ///
+    /// async fn book(ctx: Ctx, _: u32) -> Result<u32, Failure> {
+    ///     // One after the other, or at once: each is a run of its own, on any worker.
+    ///     let first = ctx.start(PAGE, &1).result().await?;
+    ///     let (second, third) = tokio::try_join!(
+    ///         ctx.start(PAGE, &2).result(),
+    ///         ctx.start(PAGE, &3).queue("default").result(),
+    ///     )?;
+    ///     Ok(first + second + third)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// # let worker = onward.worker().serve(PAGE, page).serve(BOOK, book).start().await?;
+    /// assert_eq!(onward.start(BOOK, &3).await?.result().await?, 600);
+    /// # worker.shutdown().await }
+    /// ```
+    pub fn start<I: Serialize, O: DeserializeOwned>(
+        &self,
+        workflow: Workflow<I, O>,
+        input: &I,
+    ) -> StartChild<O> {
+        StartChild::new(Arc::clone(&self.board), workflow.name(), input)
     }
 
     /// The run's own time: when the latest result that it was given was recorded, by the store's

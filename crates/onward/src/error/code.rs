@@ -98,6 +98,8 @@ codes! {
         "The run has ended, so it can no longer be changed.";
     RunNotFailed = "run_not_failed", false,
         "Only a failed or stuck run can be retried.";
+    SignalsFull = "signals_full", false,
+        "The run was sent 10,000 signals, as many as it may be. Let it go on with ctx.continue_as.";
     RunFailed = "run_failed", false,
         "The run failed. The failure says why; retry continues from the step that failed.";
     RunCancelled = "run_cancelled", false,

@@ -7,4 +7,4 @@ mod run;
 pub(crate) mod step_id;
 
 pub use record::{Entry, Record, RecordKind};
-pub use run::{CodeChange, OnConflict, Run, RunState, Waits};
+pub use run::{CodeChange, OnConflict, Parent, Run, RunState, Waits};

@@ -6,6 +6,7 @@
 mod claim;
 mod portable;
 mod settle;
+mod signal;
 mod start;
 mod sweep;
 
@@ -51,6 +52,7 @@ struct Row {
     /// The step whose failure ended the run.
     failed_step: Option<String>,
     duplicates: VecDeque<(RunId, Duplicate)>,
+    signals: Vec<Signal>,
 }
 
 struct WorkerRow {
@@ -149,6 +151,14 @@ impl Store for MemoryStore {
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
         self.transact(|state, now| settle::settle(state, lease, settle, now))
+    }
+
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {
+        self.transact(|state, now| signal::signal(state, &signal, now))
+    }
+
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
+        self.read(|state| signal::inbox(state, run, after))
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {
@@ -306,6 +316,12 @@ impl State {
         row.run.due_at = None;
         row.run.waits_for = None;
         row.release();
+        self.let_successor_go(run, now);
+        signal::tell_parent(self, run, now);
+    }
+
+    fn let_successor_go(&mut self, run: RunId, now: Timestamp) {
+        let Some(row) = self.runs.get(&run) else { return };
         let successor = row.run.successor.and_then(|next| self.runs.get_mut(&next));
         if let Some(next) = successor
             && let Some(Waits::Behind { start_at, .. }) = next.run.waits_for

@@ -5,7 +5,7 @@
 //! `settle`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -101,8 +101,8 @@ async fn together(batch: Vec<RunWrite>, line: &mut Line) {
     }
     batch.iter().for_each(RunWrite::before_commit);
     match commit(&batch, line).await {
-        Ok(answers) => {
-            let refused = answer_all(batch, answers, &line.shared);
+        Ok(said) => {
+            let refused = answer_all(batch, said, &line.shared);
             one_by_one(&line.shared, refused).await;
         }
         Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
@@ -116,19 +116,40 @@ async fn together(batch: Vec<RunWrite>, line: &mut Line) {
     }
 }
 
-/// What the statement said of a run that is out of the ordinary.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Refused,
-    Queued,
+/// What the statement said that is out of the ordinary.
+#[derive(Default)]
+struct Said {
+    refused: HashSet<RunId>,
+    queued: HashSet<RunId>,
+    /// Parents that were told of their children's ends.
+    told: Changes,
 }
 
-async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<HashMap<RunId, Said>, Fault> {
+impl Said {
+    fn read(rows: &[tokio_postgres::Row]) -> Result<Self, tokio_postgres::Error> {
+        let mut said = Self::default();
+        for row in rows {
+            let run = run_id(row.try_get(0)?);
+            match row.try_get(1)? {
+                "refused" => drop(said.refused.insert(run)),
+                "queued" => drop(said.queued.insert(run)),
+                answer => {
+                    said.told.work |= answer == "woken";
+                    said.told.runs.push(run);
+                }
+            }
+        }
+        Ok(said)
+    }
+}
+
+async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<Said, Fault> {
     if let [RunWrite { lease, records, end: None, .. }] = batch
         && let [record] = records.as_slice()
     {
         let held = commit_lone(*lease, record, line).await?;
-        return Ok((!held).then_some((lease.run, Said::Refused)).into_iter().collect());
+        let refused = (!held).then_some(lease.run).into_iter().collect();
+        return Ok(Said { refused, ..Said::default() });
     }
     let columns = Columns::of(batch)?;
     let mut tries = 0;
@@ -137,7 +158,7 @@ async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<HashMap<RunId, Sa
         let now = line.shared.clock.given();
         match line.rows(SETTLE, &columns.params(&now)).await {
             Err(Fault::Again(_)) if tries < AGAIN_MAX => {}
-            rows => return rows?.iter().map(said).collect(),
+            rows => return Said::read(&rows?).map_err(Fault::data),
         }
     }
 }
@@ -165,26 +186,18 @@ async fn commit_lone(lease: Lease, record: &Record, line: &mut Line) -> Result<b
     rows.first().map_or(Ok(false), |row| row.try_get(0)).map_err(Fault::data)
 }
 
-fn said(row: &tokio_postgres::Row) -> Result<(RunId, Said), Fault> {
-    let run = run_id(row.try_get(0).map_err(Fault::data)?);
-    let answer: String = row.try_get(1).map_err(Fault::data)?;
-    Ok((run, if answer == "queued" { Said::Queued } else { Said::Refused }))
-}
-
 /// Answers what the commit took, and gives back what it refused.
-fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Shared) -> Vec<RunWrite> {
-    let mut changes = Changes::default();
+fn answer_all(batch: Vec<RunWrite>, said: Said, shared: &Shared) -> Vec<RunWrite> {
+    let mut changes = said.told;
     let mut refused = Vec::new();
     let mut answers = Vec::with_capacity(batch.len());
     for write in batch {
-        let settled = match said.get(&write.lease.run) {
-            Some(Said::Refused) => {
-                refused.push(write);
-                continue;
-            }
-            Some(Said::Queued) => Settled::Queued,
-            None => Settled::AsSaid,
-        };
+        if said.refused.contains(&write.lease.run) {
+            refused.push(write);
+            continue;
+        }
+        let queued = said.queued.contains(&write.lease.run);
+        let settled = if queued { Settled::Queued } else { Settled::AsSaid };
         write.after_commit();
         note(&mut changes, &write, settled);
         answers.push((write, settled));

@@ -27,6 +27,7 @@ mod prune;
 mod record;
 mod row;
 mod settle;
+mod signal;
 mod sql;
 mod start;
 mod starting;
@@ -48,6 +49,7 @@ use self::lane::Lane;
 pub use self::options::PostgresOptions;
 use self::options::Target;
 use self::pool::Pool;
+pub(crate) use self::signal::signal_said;
 use self::sql::Sql;
 use self::starting::StartWrite;
 pub use self::transact::PostgresTransaction;
@@ -221,6 +223,14 @@ impl Store for PostgresStore {
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
         self.write(lease, settle, true)
+    }
+
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {
+        self.home.answer(signal::signal(Arc::clone(&self.shared), signal))
+    }
+
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
+        self.home.answer(signal::inbox(Arc::clone(&self.shared), run, after))
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {

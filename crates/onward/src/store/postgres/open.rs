@@ -16,7 +16,8 @@ use crate::store::Error as StoreError;
 use crate::{Clock as _, Code, Error, SystemClock, Timestamp};
 
 /// The schema's migrations in order; the database says how many it has had.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_signals.sql")];
 
 /// The store's functions, written anew with every migration.
 const FUNCTIONS: &[&str] = &[
@@ -25,6 +26,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/wake.sql"),
     include_str!("sql/claim.sql"),
     include_str!("sql/record.sql"),
+    include_str!("sql/signal.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/start.sql"),
     include_str!("sql/start_met.sql"),

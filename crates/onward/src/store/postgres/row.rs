@@ -8,7 +8,7 @@ use tokio_postgres::types::FromSqlOwned;
 use super::fault::Fault;
 use crate::limits::{CRASHES_MAX, SUSPECT_CRASHES};
 use crate::store::column::{self, EntryColumns};
-use crate::{Code, Entry, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::{Code, Entry, Json, Parent, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
 pub(super) const RUN_BY_ID: &str =
@@ -70,6 +70,8 @@ pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
         continued_as: columns.run_id_or_none()?,
         successor: columns.run_id_or_none()?,
         code_change: columns.json()?,
+        signals: columns.unsigned()?,
+        parent: columns.parent()?,
     };
     Ok(Row { run, ticket, failed_step })
 }
@@ -154,6 +156,12 @@ impl Columns<'_> {
 
     fn run_id_or_none(&mut self) -> Result<Option<RunId>, Fault> {
         Ok(self.take::<Option<uuid::Uuid>>()?.map(run_id))
+    }
+
+    fn parent(&mut self) -> Result<Option<Parent>, Fault> {
+        let (run, step) = (self.run_id_or_none()?, self.take::<Option<String>>()?);
+        let detached = self.take()?;
+        Ok(run.map(|run| Parent { run, step: step.unwrap_or_default(), detached }))
     }
 
     fn small(&mut self) -> Result<u32, Fault> {

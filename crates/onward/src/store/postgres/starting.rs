@@ -12,15 +12,16 @@ use tokio_postgres::types::Type;
 use super::Shared;
 use super::fault::Fault;
 use super::lane::{Line, Write};
-use super::row::{json_text, run_id, run_uuid, small_limit, worker_uuid};
+use super::row::{json_text, run_id, run_uuid, small, small_limit, worker_uuid};
 use super::start;
 use super::tx::{Changes, Param, transact};
 use crate::limits::DUPLICATES_KEPT_MAX;
-use crate::store::{Error, NewRun, StartAt, Started, StartedHow};
+use crate::store::{Error, NewParent, NewRun, StartAt, Started, StartedHow};
 use crate::{OnConflict, RunId, Timestamp, failpoint};
 
 const START: &str = "select id, claimed, at from onward.start_runs($1, $2, $3, $4, $5, $6, $7, \
-                     $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+                     $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
+                     $23, $24, $25)";
 
 const MET: &str = "select id, run, at from onward.start_met($1, $2, $3, $4, $5, $6, $7)";
 
@@ -156,7 +157,7 @@ async fn finish(shared: Arc<Shared>, write: StartWrite, started: Arc<HashMap<Run
 async fn alone(shared: &Arc<Shared>, run: &NewRun) -> Result<Started, Fault> {
     match attempt(shared, run.clone()).await {
         // The claimant was lost meanwhile: the run is queued for whoever comes.
-        Err(Fault::Refused(Error::LeaseLost)) => {
+        Err(Fault::Refused(Error::LeaseLost)) if run.claimant.is_some() => {
             attempt(shared, NewRun { claimant: None, ..run.clone() }).await
         }
         answer => answer,
@@ -210,6 +211,18 @@ struct Columns<'a> {
     tag_run: Vec<uuid::Uuid>,
     tag_name: Vec<&'a str>,
     tag_value: Vec<&'a str>,
+    children: ChildColumns<'a>,
+}
+
+/// The columns of those runs that are children.
+#[derive(Default)]
+struct ChildColumns<'a> {
+    id: Vec<uuid::Uuid>,
+    parent: Vec<uuid::Uuid>,
+    worker: Vec<uuid::Uuid>,
+    attempt: Vec<i32>,
+    step: Vec<&'a str>,
+    detached: Vec<bool>,
 }
 
 impl<'a> Columns<'a> {
@@ -243,10 +256,19 @@ impl<'a> Columns<'a> {
             self.tag_name.push(name);
             self.tag_value.push(value);
         }
+        if let Some(NewParent { lease, step, detached }) = &run.parent {
+            self.workers.push(worker_uuid(lease.worker));
+            self.children.id.push(id);
+            self.children.parent.push(run_uuid(lease.run));
+            self.children.worker.push(worker_uuid(lease.worker));
+            self.children.attempt.push(small(lease.attempt));
+            self.children.step.push(step);
+            self.children.detached.push(*detached);
+        }
         Ok(())
     }
 
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 19] {
+    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 25] {
         [
             (now, Type::INT8),
             (&self.workers, Type::UUID_ARRAY),
@@ -267,6 +289,12 @@ impl<'a> Columns<'a> {
             (&self.tag_run, Type::UUID_ARRAY),
             (&self.tag_name, Type::TEXT_ARRAY),
             (&self.tag_value, Type::TEXT_ARRAY),
+            (&self.children.id, Type::UUID_ARRAY),
+            (&self.children.parent, Type::UUID_ARRAY),
+            (&self.children.worker, Type::UUID_ARRAY),
+            (&self.children.attempt, Type::INT4_ARRAY),
+            (&self.children.step, Type::TEXT_ARRAY),
+            (&self.children.detached, Type::BOOL_ARRAY),
         ]
     }
 }

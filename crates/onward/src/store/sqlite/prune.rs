@@ -68,6 +68,7 @@ fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
         include_str!("sql/prune_records.sql"),
         include_str!("sql/prune_attempts.sql"),
         include_str!("sql/prune_duplicates.sql"),
+        include_str!("sql/prune_signals.sql"),
     ] {
         tx.execute(sql, [no])?;
     }

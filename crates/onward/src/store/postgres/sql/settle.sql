@@ -48,6 +48,7 @@ declare
     v_held uuid[];
     v_ends bigint;
     v_parks bigint;
+    v_told bigint;
     v_done bigint;
     v_woken uuid[];
 begin
@@ -58,12 +59,16 @@ begin
     select
         coalesce(array_agg(w.run), '{}'),
         count(*) filter (where w.ending in ('completed', 'failed', 'cancelled')),
-        count(*) filter (where w.ending in ('parked', 'released'))
-    into v_held, v_ends, v_parks
+        count(*) filter (where w.ending in ('parked', 'released')),
+        count(*) filter (
+            where w.ending in ('completed', 'failed', 'cancelled') and r.parent is not null
+        )
+    into v_held, v_ends, v_parks, v_told
     from unnest(w_run, w_worker, w_attempt, w_end) w (run, worker, attempt, ending)
     cross join lateral (
         -- By its id alone: a plan that walks what is running would cost each step all of it.
-        select r.state, r.worker, r.attempt from onward.runs r where r.id = w.run limit 1
+        select r.state, r.worker, r.attempt, r.parent
+        from onward.runs r where r.id = w.run limit 1
     ) r
     join onward.workers k on k.id = w.worker
     where r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
@@ -97,6 +102,16 @@ begin
             run, seq, step, slot, kind, body, try, attempt, began_at, at, next_at, foreign_await
         )
         where r.run = any (v_held);
+    end if;
+    if v_told > 0 then
+        -- All that is written here in one order, so that two batches never wait for each other.
+        perform 1
+        from onward.runs r
+        where r.id = any (w_run || array(
+            select c.parent from onward.runs c where c.id = any (w_run) and c.parent is not null
+        ))
+        order by r.id
+        for no key update;
     end if;
     if cardinality(r_run) > 0 then
         insert into onward.records (
@@ -138,6 +153,11 @@ begin
         select w.run, w.output, w.failure
         from unnest(w_run, w_end, w_output, w_failure) w (run, ending, output, failure)
         where w.ending in ('completed', 'failed');
+    end if;
+    if v_told > 0 then
+        return query
+        select t.parent, case when t.woken then 'woken' else 'told' end
+        from onward.tell_parents(v_now, w_run) t;
     end if;
     if v_parks > 0 then
         with parked as (

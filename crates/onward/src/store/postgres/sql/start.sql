@@ -20,7 +20,13 @@ create or replace function onward.start_runs(
     s_build text[],
     t_run uuid[],
     t_name text[],
-    t_value text[]
+    t_value text[],
+    c_id uuid[],
+    c_parent uuid[],
+    c_worker uuid[],
+    c_attempt integer[],
+    c_step text[],
+    c_detached boolean[]
 ) returns table (id uuid, claimed boolean, at bigint)
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a start reads.
@@ -53,6 +59,19 @@ begin
         )
         select coalesce(array_agg(k.run), '{}') into v_keyed from keyed k;
         v_new := v_new || v_keyed;
+    end if;
+    if cardinality(c_id) > 0 then
+        -- A child is started only under the lease of who holds its parent.
+        select coalesce(array_agg(n), '{}') into v_new
+        from unnest(v_new) n
+        where not exists (
+            select from unnest(c_id, c_parent, c_worker, c_attempt) c (id, parent, worker, attempt)
+            where c.id = n and not exists (
+                select from onward.runs p join onward.workers k on k.id = p.worker
+                where p.id = c.parent and p.state = 'running' and p.worker = c.worker
+                    and p.attempt = c.attempt and k.lost_at is null
+            )
+        );
     end if;
     if v_new = '{}' then
         return;
@@ -117,6 +136,15 @@ begin
         select t.name, t.value, t.run
         from unnest(t_run, t_name, t_value) t (run, name, value)
         where t.run = any (v_new);
+    end if;
+    if cardinality(c_id) > 0 then
+        update onward.runs r
+        set
+            parent = c.parent,
+            parent_step = c.step,
+            detached = c.detached
+        from unnest(c_id, c_parent, c_step, c_detached) c (id, parent, step, detached)
+        where r.id = c.id and r.id = any (v_new);
     end if;
     return query select s.id, s.held, v_now from unnest(v_started, v_held) s (id, held);
 end

@@ -127,7 +127,8 @@ begin
             array[null::text],
             array(select p_id from json_each_text(coalesce(p_tags, '{}')::json)),
             array(select t.key from json_each_text(coalesce(p_tags, '{}')::json) t),
-            array(select t.value from json_each_text(coalesce(p_tags, '{}')::json) t)
+            array(select t.value from json_each_text(coalesce(p_tags, '{}')::json) t),
+            '{}', '{}', '{}', '{}', '{}', '{}'
         ) s;
         if found then
             perform onward.tell_work();
