@@ -188,6 +188,8 @@ function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_que
 
 function claim_any(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean) returns boolean;
 
+function claim_behind(p_run uuid) returns boolean;
+
 function claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[];
 
 function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer) returns uuid[];
