@@ -15,6 +15,7 @@ use crate::output::Format;
 use crate::problem::{Exit, Problem};
 use crate::prune::PruneArgs;
 use crate::runs::RunsCommand;
+use crate::signals::SignalsCommand;
 use crate::start::StartArgs;
 
 /// The store where none is named.
@@ -74,6 +75,8 @@ enum Command {
     Runs(RunsCommand),
     #[command(subcommand)]
     Keys(KeysCommand),
+    #[command(subcommand)]
+    Signals(SignalsCommand),
     Start(StartArgs),
     Prune(PruneArgs),
     Copy(CopyArgs),
@@ -101,6 +104,7 @@ impl Args {
             Command::Demo(demo) => demo.execute(&self.global).await,
             Command::Runs(runs) => runs.execute(&self.global).await,
             Command::Keys(keys) => keys.execute(&self.global).await,
+            Command::Signals(signals) => signals.execute(&self.global).await,
             Command::Start(start) => start.execute(&self.global).await,
             Command::Prune(prune) => prune.execute(&self.global).await,
             Command::Copy(copy) => copy.execute(&self.global).await,

@@ -13,3 +13,6 @@ mod children;
 
 #[path = "signal/waits.rs"]
 mod waits;
+
+#[path = "signal/fan_out.rs"]
+mod fan_out;

@@ -1,6 +1,7 @@
 //! Children: started under their parent's lease, and their ends told to it, once.
 
 use super::stage::*;
+use crate::limits::CASCADE_BATCH_MAX;
 use crate::store::{End, Lease, NewParent, NewRun, Settled};
 use crate::{Failure, Parent, RunId, RunState, Waits};
 
@@ -139,4 +140,55 @@ pub async fn end_of_a_continued_child_is_told(stage: &Stage) {
     assert!(told(stage, lease.run).await.is_empty());
     stage.settle(worker.take(next).await, End::Completed(json(7))).await.unwrap();
     assert_eq!(told(stage, lease.run).await.len(), 1);
+}
+
+/// A cancel of a parent reaches its children with the next sweep, and theirs; not those that are
+/// detached.
+pub async fn cancel_of_a_parent_reaches_its_children(stage: &Stage) {
+    let (worker, sweeper) = (stage.worker().await, stage.worker().await);
+    let lease = stage.running(&worker).await;
+    let queued = stage.start(child_of(lease, "a")).await;
+    let held = worker.take(queued).await;
+    let grandchild = stage.start(child_of(held, "b")).await;
+    let mut detached = child_of(lease, "c");
+    detached.parent.as_mut().unwrap().detached = true;
+    let detached = stage.start(detached).await;
+    stage.settle(lease, End::Cancelled).await.unwrap();
+    sweeper.sweep().await;
+    assert!(stage.run(held.run).await.cancel_at.is_some(), "its holder ends it");
+    stage.settle(held, End::Cancelled).await.unwrap();
+    sweeper.sweep().await;
+    assert_eq!(stage.state(grandchild).await, RunState::Cancelled);
+    assert_eq!(stage.state(detached).await, RunState::Queued);
+    let before = stage.snapshot().await;
+    sweeper.sweep().await;
+    stage.assert_unchanged(&before).await;
+}
+
+/// A parent that completes or fails leaves its children alone: a retry of it may need them.
+pub async fn other_ends_of_a_parent_leave_its_children_alone(stage: &Stage) {
+    let (worker, sweeper) = (stage.worker().await, stage.worker().await);
+    for end in [End::Completed(json(1)), failed_at("pay")] {
+        let lease = stage.running(&worker).await;
+        let child = stage.start(child_of(lease, "a")).await;
+        stage.settle(lease, end).await.unwrap();
+        sweeper.sweep().await;
+        assert_eq!(stage.state(child).await, RunState::Queued);
+        worker.take(child).await;
+    }
+}
+
+/// A sweep asks a bounded number of children, and says that there are more.
+pub async fn cancel_of_many_children_is_bounded(stage: &Stage) {
+    let (worker, sweeper) = (stage.worker().await, stage.worker().await);
+    let lease = stage.running(&worker).await;
+    let children: Vec<_> =
+        (0..=CASCADE_BATCH_MAX).map(|number| child_of(lease, &number.to_string())).collect();
+    stage.store.start(children).await.unwrap();
+    stage.store.cancel(lease.run).await.unwrap();
+    stage.settle(lease, End::Cancelled).await.unwrap();
+    assert!(sweeper.sweep().await.more);
+    sweeper.sweep().await;
+    let runs = stage.snapshot().await.runs;
+    assert!(runs.iter().all(|run| run.state == RunState::Cancelled));
 }

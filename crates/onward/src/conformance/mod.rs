@@ -147,6 +147,9 @@ macro_rules! conformance_suite {
                 end_of_a_child_before_the_park_is_not_missed
                 end_of_a_child_after_its_parents
                 end_of_a_continued_child_is_told
+                cancel_of_a_parent_reaches_its_children
+                other_ends_of_a_parent_leave_its_children_alone
+                cancel_of_many_children_is_bounded
             }
             claim {
                 claim_order_is_priority_then_due_time_then_id

@@ -3,6 +3,7 @@
 //! Owns: [`Ctx`] and the futures it makes. Never writes to the store, and reads only its clock:
 //! it reports to the run's board, and the driver records and delivers.
 
+mod all;
 mod body;
 mod child;
 mod signal;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use all::{All, AllResults};
 pub use body::Step;
 pub use child::{Child, ChildResult, ChildStarted, StartChild};
 pub use signal::{SignalFuture, SignalWithin};
@@ -216,6 +218,34 @@ impl Ctx {
         input: &I,
     ) -> StartChild<O> {
         StartChild::new(Arc::clone(&self.board), workflow.name(), input)
+    }
+
+    /// Does the same for many items, at most `limit` at a time, and gives the results in the order
+    /// of the items. What is done may be steps or children; the closure is given the item.
+    ///
+    /// The first failure ends it and drops what is under way; children that were started go on.
+    /// [`results`](All::results) goes on after failures and gives them too.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Workflow};
+    /// # const INDEX: Workflow<u64, u64> = Workflow::named("index-document");
+    /// # async fn fetch(_: u64) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// async fn index_all(ctx: Ctx, documents: Vec<u64>) -> Result<u64, Failure> {
+    ///     // Each document in a run of its own, a hundred at a time.
+    ///     let words = ctx.all(&documents, 100, |document| ctx.start(INDEX, document).result());
+    ///     // Or in a step.
+    ///     let texts = ctx.all(documents.clone(), 10, |id| ctx.step("fetch", move |_| fetch(id)));
+    ///     let (words, texts) = tokio::try_join!(words, texts)?;
+    ///     Ok(words.iter().sum::<u64>() + texts.len() as u64)
+    /// }
+    /// ```
+    pub fn all<I, F, Fut, T>(&self, items: I, limit: usize, each: F) -> All<I::IntoIter, F, Fut, T>
+    where
+        I: IntoIterator,
+        F: FnMut(I::Item) -> Fut,
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        All::new(items.into_iter(), limit, each)
     }
 
     /// The run's own time: when the latest result that it was given was recorded, by the store's

@@ -53,6 +53,8 @@ struct Row {
     failed_step: Option<String>,
     duplicates: VecDeque<(RunId, Duplicate)>,
     signals: Vec<Signal>,
+    /// Whether children of it are to be cancelled, because it was.
+    cascades: bool,
 }
 
 struct WorkerRow {
@@ -316,6 +318,7 @@ impl State {
         row.run.due_at = None;
         row.run.waits_for = None;
         row.release();
+        row.cascades = state == RunState::Cancelled;
         self.let_successor_go(run, now);
         signal::tell_parent(self, run, now);
     }

@@ -108,6 +108,7 @@ impl Row {
             failed_step: None,
             duplicates: VecDeque::new(),
             signals: Vec::new(),
+            cascades: false,
         }
     }
 

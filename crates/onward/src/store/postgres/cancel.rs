@@ -52,6 +52,7 @@ pub(super) async fn cancel_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> 
     if row.run.state.is_final() {
         release_successor(tx, row.run.successor).await?;
         tell_parent(tx, row).await?;
+        cascade(tx, row).await?;
     }
     Ok(())
 }
@@ -62,6 +63,15 @@ pub(super) async fn tell_parent(tx: &mut Tx, row: &Row) -> Result<(), Fault> {
         Some(_) => signal::tell_parent(tx, row.run.id).await,
         None => Ok(()),
     }
+}
+
+/// Has the children of a cancelled run cancelled by the next sweep.
+pub(super) async fn cascade(tx: &Tx, row: &Row) -> Result<(), Fault> {
+    if row.run.state == RunState::Cancelled {
+        let id = run_uuid(row.run.id);
+        tx.rows(include_str!("sql/cascade_mark.sql"), &[(&id, Type::UUID)]).await?;
+    }
+    Ok(())
 }
 
 /// Lets the run that waits behind an ended one go.

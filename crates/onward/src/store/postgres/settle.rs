@@ -5,7 +5,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::cancel::{keep_trace, release_successor, tell_parent};
+use super::cancel::{cascade, keep_trace, release_successor, tell_parent};
 use super::fault::Fault;
 use super::record::{add, holds};
 use super::row::{Row, json_text, run_uuid, small, worker_uuid};
@@ -130,6 +130,7 @@ async fn finish(tx: &mut Tx, mut row: Row, state: RunState) -> Result<Settled, F
     tx.save(&row).await?;
     release_successor(tx, row.run.successor).await?;
     tell_parent(tx, &row).await?;
+    cascade(tx, &row).await?;
     Ok(Settled::AsSaid)
 }
 

@@ -48,6 +48,7 @@ pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
     if row.run.state.is_final() {
         release_successor(tx, row.run.successor)?;
         tell_parent(tx, &row.run)?;
+        tx.execute(include_str!("sql/cascade_mark.sql"), [row.no])?;
     }
     Ok(())
 }

@@ -153,6 +153,9 @@ fn finish(
     ];
     tx.execute(include_str!("sql/settle_end.sql"), params)?;
     release_successor(tx, held.successor)?;
+    if state == RunState::Cancelled {
+        tx.execute(include_str!("sql/cascade_mark.sql"), [held.no])?;
+    }
     if held.has_parent
         && let Some(row) = row::by_no(tx.conn, held.no)?
     {

@@ -34,7 +34,8 @@ where parent is not null and finished_at is null and not detached;
 create index runs_cascades on onward.runs (id)
 where cascades is not null;
 
--- It has more parameters from here on; the next of that name would be another.
+-- These have other parameters or answers from here on, which cannot be replaced.
+drop function if exists onward.sweep(bigint, uuid, boolean, integer, bigint);
 drop function if exists onward.start_runs(
     bigint, uuid[], uuid[], text[], text[], integer[], text[], text[], bigint[], bigint[],
     bigint[], text[], bytea[], bigint[], uuid[], text[], uuid[], text[], text[]

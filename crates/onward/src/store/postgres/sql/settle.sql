@@ -141,7 +141,8 @@ begin
             crashes = 0,
             retried_at = null,
             failed_step = w.step,
-            continued_as = null
+            continued_as = null,
+            cascades = case when w.ending = 'cancelled' then true end
         from unnest(w_run, w_end, w_step) w (run, ending, step)
         where r.id = w.run and r.successor is null
             and w.ending in ('completed', 'failed', 'cancelled');
