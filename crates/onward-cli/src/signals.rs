@@ -31,18 +31,41 @@ With a key, a signal that is sent again is delivered once.")]
         #[arg(long)]
         key: Option<String>,
     },
+    /// Answers a callback; the token is read from stdin with -
+    #[command(after_help = "\
+Example:
+  onward signals resolve - '{\"approved\": true}' < token.txt
+
+A token is a secret: given as an argument, other users of this machine may see it.")]
+    Resolve {
+        /// The token, or - to read it from stdin
+        token: String,
+        /// The answer, as JSON
+        #[arg(default_value = "null", value_parser = json)]
+        value: Json,
+    },
 }
 
 impl SignalsCommand {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let SignalsCommand::Send { run, name, value, key } = self;
-        let onward = open::existing(&global.store).await?;
-        let mut signal = onward.run(run).signal(&name, &value);
-        if let Some(key) = key {
-            signal = signal.key(key);
+        match self {
+            SignalsCommand::Send { run, name, value, key } => {
+                let onward = open::existing(&global.store).await?;
+                let mut signal = onward.run(run).signal(&name, &value);
+                if let Some(key) = key {
+                    signal = signal.key(key);
+                }
+                signal.await?;
+                eprintln!("sent {name:?} to run {run}");
+            }
+            SignalsCommand::Resolve { token, value } => {
+                let token =
+                    if token == "-" { std::io::read_to_string(std::io::stdin())? } else { token };
+                let onward = open::existing(&global.store).await?;
+                onward.resolve(&token, &value).await?;
+                eprintln!("answered");
+            }
         }
-        signal.await?;
-        eprintln!("sent {name:?} to run {run}");
         Ok(Exit::Ok)
     }
 }

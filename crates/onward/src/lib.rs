@@ -60,8 +60,8 @@ pub use client::{
 };
 pub use clock::{Clock, SystemClock, TestClock, Timestamp};
 pub use ctx::{
-    All, AllResults, Child, ChildResult, ChildStarted, Ctx, SignalFuture, SignalWithin, Sleep,
-    StartChild, Step, StepFuture, TransactionFuture,
+    All, AllResults, Callback, CallbackFuture, Child, ChildResult, ChildStarted, Ctx, SignalFuture,
+    SignalWithin, Sleep, StartChild, Step, StepFuture, TransactionFuture,
 };
 pub use error::{Code, Error};
 pub use failure::{Failure, FailureData};

@@ -3,6 +3,7 @@
 //! Owns: [`Onward`], the way in. Never executes a run; it hands a fresh one to a worker of this
 //! process that has a free place, so that start and claim share a commit.
 
+mod callback;
 mod copy;
 mod handle;
 #[cfg(feature = "sqlite")]

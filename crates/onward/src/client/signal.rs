@@ -73,6 +73,15 @@ impl SendSignal {
 
     pub(super) fn new_signal(self) -> Result<NewSignal, Error> {
         check_name("signal", &self.name)?;
+        if self.name.starts_with('$') {
+            let about = "names of signals that begin with $ are the engine's own";
+            return Err(Error::new(Code::InvalidName).about(about));
+        }
+        self.new_engine_signal()
+    }
+
+    /// As it is sent, whatever its name.
+    pub(super) fn new_engine_signal(self) -> Result<NewSignal, Error> {
         if let Some(key) = &self.key {
             key.check()?;
         }

@@ -5,6 +5,7 @@
 
 mod all;
 mod body;
+mod callback;
 mod child;
 mod signal;
 mod sleep;
@@ -14,6 +15,7 @@ mod transaction;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ use serde::de::DeserializeOwned;
 
 pub use all::{All, AllResults};
 pub use body::Step;
+pub use callback::{Callback, CallbackFuture};
+pub(crate) use callback::{Issued, Token};
 pub use child::{Child, ChildResult, ChildStarted, StartChild};
 pub use signal::{SignalFuture, SignalWithin};
 pub use sleep::Sleep;
@@ -182,6 +186,50 @@ impl Ctx {
     /// ```
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> SignalFuture<T> {
         SignalFuture::new(Arc::clone(&self.board), name)
+    }
+
+    /// A question to the world outside: a secret token that somebody answers with, once. Hand the
+    /// token on in a step, then wait for the answer. See [`Onward::resolve`](crate::Onward::resolve)
+    /// for an example.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # use std::time::Duration;
+    /// # async fn mail(_: &str, _: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn confirm(ctx: Ctx, address: String) -> Result<bool, Failure> {
+    ///     let day = Duration::from_secs(24 * 60 * 60);
+    ///     let callback = ctx.callback::<()>().valid_for(day).await?;
+    ///     let token = callback.token();
+    ///     ctx.step("mail the link", |_| mail(&address, &token)).await?;
+    ///     Ok(callback.result().await?.is_some())
+    /// }
+    /// ```
+    pub fn callback<'a, T: DeserializeOwned>(&self) -> CallbackFuture<'a, T> {
+        CallbackFuture::new(self)
+    }
+
+    /// Which version of a piece of code this run goes by. A run that comes by here for the first
+    /// time gets the last one; a run that had gone past here before this line was written gets the
+    /// first. It is recorded, so a run stays with what it got.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn old_charge() -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn new_charge() -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn pay(ctx: Ctx, _: ()) -> Result<(), Failure> {
+    ///     match ctx.version("charge with the new API", 1..=2).await? {
+    ///         1 => ctx.step("charge", |_| old_charge()).await,
+    ///         _ => ctx.step("charge by API 2", |_| new_charge()).await,
+    ///     }
+    /// }
+    /// ```
+    pub fn version<'a>(&self, change: &str, versions: RangeInclusive<u32>) -> StepFuture<'a, u32> {
+        let board = Arc::clone(&self.board);
+        self.step(format!("version of {change}"), move |_| {
+            // Records that nobody has asked for yet: the run has been further than this.
+            let version = if board.has_unasked() { versions.start() } else { versions.end() };
+            std::future::ready(Ok::<_, Failure>(*version))
+        })
     }
 
     /// Starts another run as a child of this one. A replay finds the same child again.

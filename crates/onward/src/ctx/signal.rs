@@ -51,6 +51,11 @@ impl<T: DeserializeOwned> SignalFuture<T> {
     /// ```
     pub fn timeout(self, limit: Duration) -> SignalWithin<T> {
         let due = self.now + limit.min(DURATION_MAX);
+        self.until(due)
+    }
+
+    /// Waits until this time at most.
+    pub(super) fn until(self, due: Timestamp) -> SignalWithin<T> {
         let board = Arc::clone(&self.wait.board);
         let limit = Sleep::named(board, &step_id::timeout(&self.name), due);
         SignalWithin { signal: self, limit }

@@ -102,6 +102,10 @@ impl Past {
         self.steps.remove(step)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// What nobody has asked for, if anything.
     pub(crate) fn leftover(&self, build: &str) -> Option<Leftover> {
         if self.steps.is_empty() {

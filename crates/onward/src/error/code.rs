@@ -98,6 +98,12 @@ codes! {
         "The run has ended, so it can no longer be changed.";
     RunNotFailed = "run_not_failed", false,
         "Only a failed or stuck run can be retried.";
+    CallbackUnknown = "callback_unknown", false,
+        "No run has issued this token. Check that it came whole.";
+    CallbackUsed = "callback_used", false,
+        "This token was answered before, with something else. The first answer counts.";
+    CallbackExpired = "callback_expired", false,
+        "It is too late to answer: the token's time is over, or its run has ended.";
     SignalsFull = "signals_full", false,
         "The run was sent 10,000 signals, as many as it may be. Let it go on with ctx.continue_as.";
     RunFailed = "run_failed", false,

@@ -162,3 +162,62 @@ async fn a_cancel_reaches_a_run_that_waits_for_a_signal() {
     })
     .await;
 }
+
+const CONFIRM: Workflow<(), Option<String>> = Workflow::named("confirm");
+
+#[tokio::test]
+async fn a_callback_is_answered_once() {
+    on_each_store(async |onward| {
+        let (tokens, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        let confirm = move |ctx: Ctx, (): ()| {
+            let tokens = tokens.clone();
+            async move {
+                let callback = ctx.callback::<String>().await?;
+                let token = callback.token();
+                ctx.step("ask", async |_| Ok::<_, Failure>(tokens.send(token.clone())?)).await?;
+                callback.result().await
+            }
+        };
+        let worker = onward.worker().serve(CONFIRM, confirm).linger(NO_LINGER);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(CONFIRM, &()).await.unwrap();
+        let token = asked.recv().await.unwrap();
+        assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.'), "{token}");
+        until_state(&run, RunState::Waiting).await;
+        let guessed = format!("{}0", &token[..token.len() - 1]);
+        for unknown in ["", "x.1.y", &guessed, &token[1..]] {
+            if unknown != token {
+                let refused = onward.resolve(unknown, "no").await.unwrap_err();
+                assert_eq!(refused.code(), Code::CallbackUnknown, "{unknown}");
+            }
+        }
+        onward.resolve(&token, "yes").await.unwrap();
+        onward.resolve(&token, "yes").await.unwrap();
+        let other = onward.resolve(&token, "no").await.unwrap_err();
+        assert_eq!(other.code(), Code::CallbackUsed);
+        assert_eq!(run.result().await.unwrap().as_deref(), Some("yes"));
+        let forged = run.signal("$callback/1", "no").await.unwrap_err();
+        assert_eq!(forged.code(), Code::InvalidName);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const HURRY: Workflow<(), (String, Option<u32>)> = Workflow::named("hurry");
+
+#[tokio::test]
+async fn a_callback_expires() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let hurry = async |ctx: Ctx, (): ()| {
+        let callback = ctx.callback::<u32>().valid_for(Duration::from_millis(20)).await?;
+        let token = callback.token();
+        Ok::<_, Failure>((token, callback.result().await?))
+    };
+    let worker = onward.worker().serve(HURRY, hurry).start().await.unwrap();
+    let run = onward.start(HURRY, &()).await.unwrap();
+    let (token, answer) = run.result().await.unwrap();
+    assert_eq!(answer, None);
+    let late = onward.resolve(&token, &1).await.unwrap_err();
+    assert_eq!(late.code(), Code::CallbackExpired);
+    worker.shutdown().await.unwrap();
+}

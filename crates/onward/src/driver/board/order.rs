@@ -183,6 +183,11 @@ impl Board {
         self.lock().past.leftover(build)
     }
 
+    /// Whether records are left that nobody has asked for.
+    pub(crate) fn has_unasked(&self) -> bool {
+        !self.lock().past.is_empty()
+    }
+
     /// The steps that want to begin, for people.
     pub(crate) fn asked_steps(&self) -> Vec<String> {
         let inner = self.lock();
