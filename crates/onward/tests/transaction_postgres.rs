@@ -76,7 +76,15 @@ impl Bank {
              create table {0}.parents (id integer primary key);
              create table {0}.children (
                  parent integer references {0}.parents (id) deferrable initially deferred
-             )",
+             );
+             create table {0}.singles (id integer unique deferrable initially deferred);
+             create table {0}.watched (id integer);
+             create function {0}.watch() returns trigger language plpgsql as $$
+             begin
+                 raise 'not yours' using errcode = 'insufficient_privilege';
+             end $$;
+             create constraint trigger watch after insert on {0}.watched
+             deferrable initially deferred for each row execute function {0}.watch()",
             own.0
         );
         db.batch_execute(&ddl).await.unwrap();
@@ -348,19 +356,31 @@ async fn an_error_that_a_body_passes_over_undoes_it() {
     bank.fails(passes).await;
 }
 
+/// Fails where the commit's error is read like a statement's: there a row that is there twice, or a
+/// right that is missing, means that the same again may succeed.
 #[tokio::test]
 async fn a_deferred_constraint_fails_its_own_body() {
     let bank = Bank::open().await;
-    let children = bank.table.replace(".notes", ".children");
-    let orphan = bank.body("bad", move |db| {
-        let sql = format!("insert into {children} values (7)");
-        async move {
-            db.batch_execute(&sql).await?;
-            unit()
-        }
-    });
-    let failure = bank.fails(orphan).await;
-    assert!(failure.message.contains("foreign key"), "{failure}");
+    let broken = [
+        ("children values (7)", "foreign key"),
+        ("singles values (1), (1)", "duplicate key"),
+        ("watched values (1)", "not yours"),
+    ];
+    for (rows, why) in broken {
+        let sql = format!("insert into {}", bank.table.replace("notes", rows));
+        let body = bank.body("bad", move |db| {
+            let sql = sql.clone();
+            async move {
+                db.batch_execute(&sql).await?;
+                unit()
+            }
+        });
+        let (transact, seat) = bank.transact("bad", body);
+        let failure = failed(bank.stage.store.transact(transact).await);
+        assert!(failure.message.contains(why), "{failure}");
+        assert_eq!(seat.placed.load(Ordering::SeqCst), 1, "{why}: executed once");
+        assert_eq!((bank.notes().await, bank.steps().await), (vec![], vec![]), "{failure}");
+    }
 }
 
 #[tokio::test]

@@ -236,18 +236,34 @@ async fn commit(
     let text = shared.sql.text(TRANSACT);
     let (recorded, committed) = tokio::join!(
         limited(shared, async { conn.query_typed(&text, &params).await }),
-        limited(shared, conn.batch_execute("commit")),
+        limited(shared, async { Ok(conn.batch_execute("commit").await) }),
     );
-    conn.is_clean = committed.is_ok();
+    conn.is_clean = matches!(committed, Ok(Ok(())));
     match (recorded, committed) {
-        (Ok(_), Ok(())) => {
+        (Ok(_), Ok(Ok(()))) => {
             failpoint::hit("transact.after_commit");
             Ok(())
         }
         (Err(Fault::TransactionEnded), _) => Err(Undone::Ended),
         (Err(Fault::Data(why)), _) => Err(Undone::Refused(why.to_string())),
         (Err(fault), _) => Err(Undone::By(fault)),
-        (Ok(_), Err(Fault::Data(why))) => Err(Undone::Refused(why.to_string())),
+        (Ok(_), Ok(Err(error))) => Err(Undone::at_commit(error)),
         (Ok(_), Err(fault)) => Err(Undone::By(fault)),
+    }
+}
+
+impl Undone {
+    /// What an error that answers the commit means. The server has undone the transaction, and
+    /// unless the server itself is at fault, it has done so for what the body left to be checked
+    /// at the end: whatever the code is, the same body would be refused again.
+    fn at_commit(error: tokio_postgres::Error) -> Self {
+        let Some(db) = error.as_db_error() else { return Undone::By(error.into()) };
+        match db.code().code() {
+            "40001" | "40P01" => Undone::By(error.into()),
+            code if ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
+                Undone::By(error.into())
+            }
+            code => Undone::Refused(format!("{} ({code})", db.message())),
+        }
     }
 }
