@@ -18,7 +18,7 @@ use super::lane::{Line, Write};
 use super::row::{
     body_columns, fence_key, json_text, run_id, run_uuid, signed, small, worker_uuid,
 };
-use super::tx::{Changes, Param, transact};
+use super::tx::{Changes, Param, transact_in_lane};
 use super::{record, settle};
 use crate::store::rules;
 use crate::store::{End, Error, Lease, Outage, Settle, Settled};
@@ -106,6 +106,10 @@ async fn together(batch: Vec<RunWrite>, line: &mut Line) {
             one_by_one(&line.shared, refused).await;
         }
         Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
+            one_by_one(&line.shared, batch).await;
+        }
+        // Somebody holds one of them, and its neighbours need not wait for it.
+        Err(Fault::Outage(Outage::Locked, _)) if batch.len() > 1 => {
             one_by_one(&line.shared, batch).await;
         }
         Err(fault) => {
@@ -241,7 +245,7 @@ async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error>
     let answer = match write.end.clone() {
         None => {
             let records = Arc::new(records);
-            transact(shared, move |tx| {
+            transact_in_lane(shared, move |tx| {
                 let records = Arc::clone(&records);
                 Box::pin(async move {
                     record::record(tx, lease, &records).await?;
@@ -252,7 +256,7 @@ async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error>
         }
         Some(end) => {
             let whole = Arc::new(Settle { records, end, unasked });
-            transact(shared, move |tx| {
+            transact_in_lane(shared, move |tx| {
                 let whole = Arc::clone(&whole);
                 Box::pin(async move { settle::settle(tx, lease, &whole).await })
             })

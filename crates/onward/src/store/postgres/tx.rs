@@ -27,7 +27,14 @@ const AGAIN_MAX: u32 = 8;
 /// each see what was committed before, as the fence needs it.
 const BEGIN: &str = "begin isolation level read committed; \
                      set local idle_in_transaction_session_timeout = '5s'; \
+                     set local lock_timeout = '6s'; \
                      select onward.durable()";
+
+/// As [`BEGIN`], for what a lane waits for: it waits for a stranger's lock no longer than a batch.
+const BEGIN_IN_LANE: &str = "begin isolation level read committed; \
+                             set local idle_in_transaction_session_timeout = '5s'; \
+                             set local lock_timeout = '3s'; \
+                             select onward.durable()";
 
 /// Begins a transaction that sees one state of the database, and changes nothing.
 const BEGIN_SNAPSHOT: &str = "begin isolation level repeatable read read only; \
@@ -136,10 +143,26 @@ pub(super) async fn transact<T>(
     shared: &Arc<Shared>,
     verb: impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
 ) -> Result<T, Fault> {
+    again(shared, BEGIN, verb).await
+}
+
+/// As [`transact`], for what others in its lane wait for.
+pub(super) async fn transact_in_lane<T>(
+    shared: &Arc<Shared>,
+    verb: impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
+) -> Result<T, Fault> {
+    again(shared, BEGIN_IN_LANE, verb).await
+}
+
+async fn again<T>(
+    shared: &Arc<Shared>,
+    begin: &'static str,
+    verb: impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
+) -> Result<T, Fault> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match once(shared, BEGIN, &verb).await {
+        match once(shared, begin, &verb).await {
             Err(fault @ (Fault::Again(_) | Fault::OneByOne)) if tries < AGAIN_MAX => {
                 tracing::debug!(?fault, "a transaction lost against another; again");
             }

@@ -19,8 +19,8 @@ create or replace function onward.record(
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
--- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
-set lock_timeout = '6s' as $$
+-- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
+set lock_timeout = '3s' as $$
 begin
     perform onward.durable();
     if current_setting('transaction_isolation') <> 'read committed' then

@@ -31,8 +31,8 @@ create or replace function onward.start_runs(
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a start reads.
 set enable_seqscan = off set plan_cache_mode = force_generic_plan
--- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
-set lock_timeout = '6s' as $$
+-- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
+set lock_timeout = '3s' as $$
 declare
     v_now bigint;
     v_new uuid[];
