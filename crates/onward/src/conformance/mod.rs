@@ -200,6 +200,7 @@ macro_rules! conformance_suite {
                 two_holders_cannot_finish_one_step
                 second_result_of_a_step_is_refused_whole
                 second_record_in_one_place_is_refused_whole
+                one_place_twice_in_one_write_is_refused_whole
                 settle_with_a_clash_is_refused_whole
                 failed_tries_precede_one_result
                 refused_record_leaves_its_neighbours

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use onward::store::*;
-use onward::{OnConflict, RunId, RunState, WorkerId};
+use onward::{Code, OnConflict, RunId, RunState, WorkerId};
 
 use crate::stage::*;
 
@@ -177,6 +177,34 @@ async fn a_held_key_holds_up_no_other_start() {
     let (waits, late) = (soon(waits).await.unwrap(), soon(late).await.unwrap());
     let run = |mut started: Vec<Result<Started, Error>>| started.remove(0).unwrap().run;
     assert_eq!(run(waits), run(late));
+}
+
+/// Fails where a write looks for its record, adds it, and takes what it meets for another's: the
+/// first write of the same record may be committed in between, long after its answer was lost.
+#[tokio::test]
+async fn a_write_never_conflicts_with_its_own_first_one() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    // The first write, whose commit is under way.
+    let raw = stage.raw().await;
+    let first = format!(
+        "begin;
+         insert into records (run, seq, step, slot, kind, body, try_number, attempt, began_at, at,
+             foreign_await)
+         values ({}, 1, 'a', 0, 'done', '1', 1, 1, 0, 0, false)",
+        literal(lease.run)
+    );
+    raw.batch_execute(&first).await.unwrap();
+    // The repeat, with an end that is made in a transaction of its own.
+    let stuck = End::Stuck { code: Code::HistoryMismatch, detail: "x".into(), wakes_seen: 0 };
+    let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], stuck));
+    stage.waiting(1).await;
+    raw.batch_execute("commit").await.unwrap();
+    assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
+    assert_eq!(store.history(lease.run, None, 10).await.unwrap().records.len(), 1);
 }
 
 /// Leases of runs whose writes go through one lane: the store chooses it by the last bit.

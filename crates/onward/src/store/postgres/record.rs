@@ -2,6 +2,8 @@
 //!
 //! Owns: the check against the lease, and telling a repeat from a clash. Never changes a record.
 
+use std::collections::HashSet;
+
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
@@ -36,15 +38,18 @@ pub(super) fn holds(row: &Row, lease: Lease) -> bool {
 
 /// Adds those records of which no identical one is there; refused, none.
 pub(super) async fn add(tx: &Tx, lease: Lease, records: &[Record]) -> Result<(), Fault> {
-    // All of them are looked for before any is written: two alike in one write are a clash.
-    let mut new = Vec::with_capacity(records.len());
-    for record in records {
-        if !is_there(tx, lease, record).await? {
-            new.push(record);
-        }
+    // Two in one place of one write are a clash, even alike.
+    let mut places = HashSet::new();
+    if !records.iter().all(|record| places.insert((&record.step, rules::slot(record)))) {
+        return Err(Fault::Data(Box::new(Clash)));
     }
-    for record in new {
-        if !insert(tx, lease, record).await? {
+    for record in records {
+        // An insert may have waited for a first write of the same record, whose answer was lost and
+        // whose commit was still under way: it is there only after that.
+        let added = is_there(tx, lease, record).await?
+            || insert(tx, lease, record).await?
+            || is_there(tx, lease, record).await?;
+        if !added {
             // Undone as a whole, with what this write had added.
             return Err(Fault::Data(Box::new(Clash)));
         }
