@@ -105,6 +105,19 @@ impl Session {
     ) -> Result<Option<PgRow>, Fault> {
         Ok(self.rows(sql, params).await?.into_iter().next())
     }
+
+    /// Executes a statement that was put together, and only reads.
+    pub(super) async fn read_written(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<PgRow>, Fault> {
+        let text = self.shared.sql.written(sql);
+        self.conn.is_clean = false;
+        let rows = limited(&self.shared, self.conn.query_typed(&text, params)).await;
+        self.conn.is_clean = !matches!(rows, Err(Fault::Outage(..)));
+        rows
+    }
 }
 
 /// What waiters look at again after the commit.
