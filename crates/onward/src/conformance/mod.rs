@@ -102,6 +102,7 @@ macro_rules! conformance_suite {
                 same_key_of_another_workflow_is_another_run
                 keys_are_compared_exactly
                 one_key_twice_in_a_batch_is_one_run
+                first_of_a_key_in_a_batch_is_started
                 reject_refuses_the_same_input_too
                 finished_run_keeps_its_key
                 retry_failed_continues_a_failed_run

@@ -50,10 +50,11 @@ begin
         with keyed as (
             insert into onward.keys (workflow, key, run, fingerprint, expires_at)
             select s.workflow, s.key, s.id, s.fingerprint, v_now + s.ttl
-            from unnest(s_id, s_workflow, s_key, s_fingerprint, s_ttl)
-                s (id, workflow, key, fingerprint, ttl)
+            from unnest(s_id, s_workflow, s_key, s_fingerprint, s_ttl) with ordinality
+                s (id, workflow, key, fingerprint, ttl, place)
             where s.key is not null and not exists (select from onward.runs r where r.id = s.id)
-            order by s.workflow, s.key
+            -- Of two with one key the first has it.
+            order by s.workflow, s.key, s.place
             on conflict do nothing
             returning run
         )
