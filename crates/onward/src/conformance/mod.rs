@@ -363,6 +363,7 @@ macro_rules! conformance_suite {
                 prune_keeps_to_the_given_states
                 prune_is_bounded
                 prune_is_bounded_whatever_its_limit
+                prune_with_no_limit_still_goes_on
                 dry_run_deletes_nothing
                 prune_twice
                 prune_frees_the_keys_of_pruned_runs_only

@@ -339,7 +339,7 @@ pub struct Prune {
     pub older_than_ms: i64,
     /// Only runs in these states; empty: in any final state. Others are passed over.
     pub states: Vec<RunState>,
-    /// How many runs in one batch, up to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
+    /// How many runs in one batch, from 1 to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
     pub limit: usize,
     /// Whether to count only.
     pub dry_run: bool,
