@@ -14,6 +14,8 @@ mod stage;
 
 #[path = "postgres_store/clock.rs"]
 mod clock;
+#[path = "postgres_store/corrupt.rs"]
+mod corrupt;
 #[path = "postgres_store/durability.rs"]
 mod durability;
 #[path = "postgres_store/fence.rs"]

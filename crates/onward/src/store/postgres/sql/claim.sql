@@ -31,6 +31,8 @@ declare
     v_taken uuid[];
     v_kept text[];
 begin
+    -- A claim that a crash took back would be made again under the same lease.
+    perform onward.durable();
     perform onward.assert_live(p_worker);
     v_now := onward.now_ms(p_now);
     v_woken := onward.wake(v_now, p_wake_limit);
