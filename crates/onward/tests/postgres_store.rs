@@ -18,6 +18,8 @@ mod clock;
 mod corrupt;
 #[path = "postgres_store/durability.rs"]
 mod durability;
+#[path = "postgres_store/failover.rs"]
+mod failover;
 #[path = "postgres_store/fence.rs"]
 mod fence;
 #[path = "postgres_store/hint.rs"]
