@@ -78,6 +78,11 @@ impl Session {
         Ok(Self { shared: Arc::clone(shared), conn: shared.vital.get().await? })
     }
 
+    /// For notifications, which must not wait for the bodies of transactional steps.
+    pub(super) async fn hint(shared: &Arc<Shared>) -> Result<Self, Fault> {
+        Ok(Self { shared: Arc::clone(shared), conn: shared.hints.get().await? })
+    }
+
     /// Executes a statement, again when it lost against another transaction.
     pub(super) async fn rows(
         &mut self,
