@@ -319,7 +319,9 @@ pub struct Swept {
     /// Whether another pass would find work.
     pub more: bool,
     /// When a lease of another worker expires next, unless it is renewed: the time of the next
-    /// look. `None`: the store can see a death by other means, or there is nobody else.
+    /// look. With nobody else it may be the sweeper's own, before which one that joins now cannot
+    /// have died unnoticed. `None`: the store can see a death by other means, or there is nobody
+    /// else.
     pub next_at: Option<Timestamp>,
 }
 
