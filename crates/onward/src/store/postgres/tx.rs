@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as PgRow};
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::pool::Pooled;
 use super::row::{self, Row, run_uuid, signed, small, worker_uuid};
 use crate::store::{BoxFuture, Error, Hub, Topic};
@@ -19,9 +19,6 @@ use crate::{RunId, Timestamp, WorkerId};
 /// A value to bind, with its type: a statement that says its types needs no preparation, which a
 /// pooler would lose.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
-
-/// How often what lost against another transaction is made again at once.
-const AGAIN_MAX: u32 = 8;
 
 /// Begins a transaction that may wait for its client, but not for a dead one, and whose statements
 /// each see what was committed before, as the fence needs it.

@@ -36,6 +36,7 @@ begin
         p_run, p_seq, p_step, p_slot, p_kind, p_body, p_try, p_attempt, p_began_at, p_at,
         p_next_at, p_foreign
     from onward.runs r, onward.workers k
+    -- Only a running run has a worker.
     where r.id = p_run and r.worker = p_worker and r.attempt = p_attempt
         and k.id = p_worker and k.lost_at is null;
     return found;
