@@ -88,7 +88,9 @@ fn a_dry_run_counts_and_creates_nothing() {
 #[test]
 fn a_dry_run_into_a_database_without_a_schema_counts_and_creates_nothing() {
     let Ok(server) = std::env::var("ONWARD_TEST_POSTGRES") else {
-        panic!("ONWARD_TEST_POSTGRES is not set: run ./scripts/test, or scripts/postgres cargo test …")
+        panic!(
+            "ONWARD_TEST_POSTGRES is not set: run ./scripts/test, or scripts/postgres cargo test …"
+        )
     };
     let place = Place::new();
     place.start(&["w", "--key", "k"]);

@@ -88,9 +88,10 @@ async fn an_expired_key_is_free_inside_too() {
 
 #[tokio::test]
 async fn two_transactions_with_one_key_start_one_run() {
-    let (_schema, onward, mut db) = shop().await;
+    let (schema, onward, mut db) = shop().await;
     let mut other = connect().await;
-    let process: i32 = other.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    let name = format!("late_{}", &schema.0[24..]);
+    other.batch_execute(&format!("set application_name = {name}")).await.unwrap();
     let tx = db.transaction().await.unwrap();
     let first = onward.start(SHIP, &json!(1)).key("k").in_postgres(&tx).await.unwrap();
     let late = other.transaction().await.unwrap();
@@ -98,7 +99,7 @@ async fn two_transactions_with_one_key_start_one_run() {
     let second = onward.start(SHIP, &json!(1)).key("k").in_postgres(&late);
     let (committed, second) = tokio::join!(
         async {
-            waits(process).await;
+            waits(&name).await;
             tx.commit().await
         },
         second
@@ -108,12 +109,13 @@ async fn two_transactions_with_one_key_start_one_run() {
     late.commit().await.unwrap();
 }
 
-/// Returns when this connection waits for a lock.
-async fn waits(process: i32) {
+/// Returns when the connection with this name waits for a lock.
+async fn waits(name: &str) {
     let db = connect().await;
-    let sql = "select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'";
+    let sql = "select count(*) from pg_stat_activity
+               where application_name = $1 and wait_event_type = 'Lock'";
     let end = Instant::now() + Duration::from_secs(20);
-    while db.query_one(sql, &[&process]).await.unwrap().get::<_, i64>(0) == 0 {
+    while db.query_one(sql, &[&name]).await.unwrap().get::<_, i64>(0) == 0 {
         assert!(Instant::now() < end, "it does not wait");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

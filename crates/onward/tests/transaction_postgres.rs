@@ -4,56 +4,26 @@
 
 #[path = "database/mod.rs"]
 mod database;
+#[path = "harness/mod.rs"]
+mod harness;
+#[path = "transaction/seat.rs"]
+mod seat;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward::conformance::stage::{Worker, assert_lost, done};
-use onward::conformance::{Harness, LossyStore, Stage};
+use onward::conformance::{LossyStore, Stage};
 use onward::store::{
     Lease, MemoryStore, Place, PostgresBody, PostgresStore, PostgresTransaction, Store, Transact,
     Transacted, TransactionBody,
 };
-use onward::{Code, Ctx, Entry, Failure, Json, Onward, Record, TestClock, Timestamp, Workflow};
+use onward::{Code, Ctx, Failure, Json, Onward, Workflow};
 
-use database::{Schema, connect, open};
-
-struct Postgres {
-    store: Arc<PostgresStore>,
-    _schema: Schema,
-}
-
-impl Harness for Postgres {
-    async fn open(clock: TestClock) -> Self {
-        let schema = Schema::new();
-        Self { store: open(&schema, &clock).await, _schema: schema }
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
-    }
-}
-
-/// A run's places, as its driver gives them.
-struct Seat {
-    seq: u64,
-    step: String,
-    wanted: AtomicBool,
-    placed: AtomicU32,
-}
-
-impl Place for Seat {
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst)
-    }
-
-    fn place(&self, result: Json) -> Option<Record> {
-        self.placed.fetch_add(1, Ordering::SeqCst);
-        let at = Timestamp::from_millis(1);
-        self.is_wanted().then(|| Record::new(self.seq, &*self.step, Entry::Done(result), at))
-    }
-}
+use database::{Schema, connect};
+use harness::Postgres;
+use seat::{Seat, failed, recorded};
 
 struct Bank {
     stage: Stage,
@@ -94,12 +64,7 @@ impl Bank {
     }
 
     fn transact(&self, step: &str, body: PostgresBody) -> (Transact, Arc<Seat>) {
-        let seat = Arc::new(Seat {
-            seq: self.next.fetch_add(1, Ordering::SeqCst),
-            step: step.to_owned(),
-            wanted: AtomicBool::new(true),
-            placed: AtomicU32::new(0),
-        });
+        let seat = Seat::new(self.next.fetch_add(1, Ordering::SeqCst), step);
         let transact = Transact {
             lease: self.lease,
             step: step.into(),
@@ -150,20 +115,6 @@ impl Bank {
     }
 }
 
-fn recorded(answer: Result<Transacted, onward::store::Error>) -> Record {
-    match answer.unwrap() {
-        Transacted::Recorded(record) => record,
-        other => panic!("not recorded: {other:?}"),
-    }
-}
-
-fn failed(answer: Result<Transacted, onward::store::Error>) -> Failure {
-    match answer.unwrap() {
-        Transacted::Failed(failure) => failure,
-        other => panic!("not failed: {other:?}"),
-    }
-}
-
 fn unit() -> Result<Json, Failure> {
     Ok(Json::of(&())?)
 }
@@ -175,7 +126,7 @@ async fn transact_twice() {
     let first = recorded(bank.stage.store.transact(transact.clone()).await);
     let again = recorded(bank.stage.store.transact(transact).await);
     assert_eq!((first.seq, &first.entry), (again.seq, &again.entry));
-    assert_eq!(seat.placed.load(Ordering::SeqCst), 1, "the body executed once");
+    assert_eq!(seat.placed(), 1, "the body executed once");
     assert_eq!((bank.notes().await, bank.steps().await), (vec!["paid".into()], vec!["pay".into()]));
 }
 
@@ -206,7 +157,7 @@ async fn transact_with_stale_lease() {
     assert_eq!(recorded(bank.stage.store.transact(theirs).await).seq, 9);
     // What was its own stays known.
     assert_eq!(recorded(bank.stage.store.transact(early).await).step, "pay");
-    assert_eq!(seat.placed.load(Ordering::SeqCst), 0, "no body executed");
+    assert_eq!(seat.placed(), 0, "no body executed");
     assert_eq!(bank.notes().await, ["paid"]);
 }
 
@@ -254,18 +205,13 @@ async fn lost_answer_of_a_transact() {
 async fn a_transaction_that_nobody_waits_for_leaves_nothing() {
     let bank = Bank::open().await;
     let (transact, seat) = bank.transact("pay", bank.note("paid"));
-    seat.wanted.store(false, Ordering::SeqCst);
+    seat.leave();
     assert_eq!(bank.stage.store.transact(transact).await.unwrap(), Transacted::Unwanted);
     let (transact, _) = bank.transact("refund", bank.note("refunded"));
-    let place = Arc::new(Seat {
-        seq: 9,
-        step: "refund".to_owned(),
-        wanted: AtomicBool::new(true),
-        placed: AtomicU32::new(0),
-    });
+    let place = Seat::new(9, "refund");
     let dropped = Arc::clone(&place);
     let body = bank.body("dropped", move |_| {
-        dropped.wanted.store(false, Ordering::SeqCst);
+        dropped.leave();
         async { unit() }
     });
     let transact = Transact { body: TransactionBody::postgres(body), place, ..transact };
@@ -313,6 +259,13 @@ async fn a_body_cannot_keep_the_transaction() {
         async { unit() }
     });
     assert_eq!(bank.fails(keeps).await.code, Code::TransactionEnded.as_str());
+    // Its own failure says more.
+    let place = Arc::clone(&kept);
+    let fails = bank.body("bad", move |db| {
+        *place.lock().unwrap() = Some(db);
+        async { Err(Failure::fatal("no").code("declined")) }
+    });
+    assert_eq!(bank.fails(fails).await.code, "declined");
     drop(kept);
 }
 
@@ -378,7 +331,7 @@ async fn a_deferred_constraint_fails_its_own_body() {
         let (transact, seat) = bank.transact("bad", body);
         let failure = failed(bank.stage.store.transact(transact).await);
         assert!(failure.message.contains(why), "{failure}");
-        assert_eq!(seat.placed.load(Ordering::SeqCst), 1, "{why}: executed once");
+        assert_eq!(seat.placed(), 1, "{why}: executed once");
         assert_eq!((bank.notes().await, bank.steps().await), (vec![], vec![]), "{failure}");
     }
 }

@@ -39,7 +39,8 @@ async fn a_continuation_and_a_start_on_its_key_are_both_answered() {
 /// A prune locks a run and then its key, a start the key and then its run.
 #[tokio::test]
 async fn a_prune_that_loses_against_a_start_is_made_again() {
-    let stage = Stage::new();
+    // Deadlocks are counted by database.
+    let stage = Stage::apart().await;
     let store = stage.open().await;
     let worker = joined(&store).await;
     let old = start(&store, keyed_run("k")).await;
@@ -68,6 +69,9 @@ async fn a_prune_that_loses_against_a_start_is_made_again() {
     let first = soon(pruned).await.unwrap().runs;
     let second = store.prune(Prune::older_than(Duration::ZERO)).await.unwrap().runs;
     assert_eq!(first + second, 1);
+    let sql = "select deadlocks from pg_stat_database where datname = current_database()";
+    until("it had lost", async || records.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1)
+        .await;
 }
 
 /// A worker that leaves takes the fence and then its runs; a settle that asks questions has its
