@@ -201,7 +201,7 @@ fn a_killed_copy_goes_on_where_it_was() {
 #[test]
 fn the_help_says_what_the_operator_must_do() {
     let help = Place::new().onward(&["copy", "--help"]).stdout;
-    for part in ["stop every worker AND every program", "goes on", "nothing is lost", "dead worker"]
+    for part in ["stop every worker and every program", "goes on", "nothing is lost", "dead worker"]
     {
         assert!(help.contains(part), "{part}: {help}");
     }
