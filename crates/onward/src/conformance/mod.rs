@@ -102,6 +102,7 @@ macro_rules! conformance_suite {
                 same_key_of_another_workflow_is_another_run
                 keys_are_compared_exactly
                 one_key_twice_in_a_batch_is_one_run
+                first_of_a_key_in_a_batch_is_started
                 reject_refuses_the_same_input_too
                 finished_run_keeps_its_key
                 retry_failed_continues_a_failed_run
@@ -203,6 +204,7 @@ macro_rules! conformance_suite {
                 two_holders_cannot_finish_one_step
                 second_result_of_a_step_is_refused_whole
                 second_record_in_one_place_is_refused_whole
+                one_place_twice_in_one_write_is_refused_whole
                 settle_with_a_clash_is_refused_whole
                 failed_tries_precede_one_result
                 refused_record_leaves_its_neighbours
@@ -364,6 +366,7 @@ macro_rules! conformance_suite {
                 prune_keeps_to_the_given_states
                 prune_is_bounded
                 prune_is_bounded_whatever_its_limit
+                prune_with_no_limit_still_goes_on
                 dry_run_deletes_nothing
                 prune_twice
                 prune_frees_the_keys_of_pruned_runs_only

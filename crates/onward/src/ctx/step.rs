@@ -31,7 +31,10 @@ pub(super) enum Body<'a, T> {
     /// A future, polled in place.
     Future(Box<dyn Fn(Step) -> BoxFuture<'a, Result<T, Failure>> + Send + 'a>),
     /// A transaction, executed by the store.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "no store executes one"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(dead_code, reason = "no store executes one")
+    )]
     Transaction(Box<dyn Fn(Step) -> TransactionBody + Send + 'a>),
 }
 

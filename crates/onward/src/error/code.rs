@@ -55,7 +55,7 @@ codes! {
     StoreUnavailable = "store_unavailable", true,
         "The store did not answer. Nothing is lost; repeat the call with the same key.";
     StoreLocked = "store_locked", true,
-        "Another program holds the database file's write lock. Close it, or wait and repeat.";
+        "Another program holds a lock on the database. End what it does, or wait and repeat.";
     StoreFull = "store_full", true,
         "The disk is full. Free some space; running work goes on by itself afterwards.";
     StoreReadOnly = "store_read_only", false,
@@ -66,6 +66,8 @@ codes! {
         "The database would lose what it said it kept. Turn fsync and synchronous_commit on.";
     SchemaMissing = "schema_missing", false,
         "There is no store in this database. Check its name and schema; a worker creates it.";
+    SchemaTooOld = "schema_too_old", false,
+        "The database was written by an older version. Open it once without create=false.";
     SchemaTooNew = "schema_too_new", false,
         "The database was written by a newer version. Upgrade this program.";
 

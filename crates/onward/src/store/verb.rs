@@ -319,7 +319,9 @@ pub struct Swept {
     /// Whether another pass would find work.
     pub more: bool,
     /// When a lease of another worker expires next, unless it is renewed: the time of the next
-    /// look. `None`: the store can see a death by other means, or there is nobody else.
+    /// look. With nobody else it may be the sweeper's own, before which one that joins now cannot
+    /// have died unnoticed. `None`: the store can see a death by other means, or there is nobody
+    /// else.
     pub next_at: Option<Timestamp>,
 }
 
@@ -339,7 +341,7 @@ pub struct Prune {
     pub older_than_ms: i64,
     /// Only runs in these states; empty: in any final state. Others are passed over.
     pub states: Vec<RunState>,
-    /// How many runs in one batch, up to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
+    /// How many runs in one batch, from 1 to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
     pub limit: usize,
     /// Whether to count only.
     pub dry_run: bool,

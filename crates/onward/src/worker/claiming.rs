@@ -118,7 +118,9 @@ impl<'a> Claiming<'a> {
         Self { shared, tenure, ticket: 1, intake: Intake::Open }
     }
 
-    /// Claims until the lease is lost.
+    /// Claims until the lease is lost, or means nothing any more: a store that forgot a claim, as
+    /// after a failover to a replica that lagged, gives the same lease again, and two drivers could
+    /// write under it.
     async fn keep_claiming(&mut self) {
         loop {
             let hint = self.shared.store.wait(Topic::Work);
@@ -134,6 +136,10 @@ impl<'a> Claiming<'a> {
                     continue;
                 }
             };
+            if claims.runs.iter().any(|claimed| tenure.crew.holds(claimed.lease)) {
+                tracing::error!(worker = %tenure.worker, "the store has forgotten a claim");
+                return;
+            }
             self.note(mode, &claims);
             let (more, next_due) = (claims.more, claims.next_due);
             self.take(claims);

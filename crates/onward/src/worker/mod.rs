@@ -115,7 +115,8 @@ impl WorkerBuilder {
     }
 
     /// How long after its death its runs are taken over; 10 s unless set. It is renewed three
-    /// times in that time.
+    /// times in that time. Give all workers of a store the same: each looks after the others only
+    /// once in its own.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self

@@ -347,7 +347,7 @@ impl State {
         if prune.dry_run {
             return Pruned { runs: old.len() as u64, more: false };
         }
-        let limit = prune.limit.min(PRUNE_BATCH_MAX);
+        let limit = prune.limit.clamp(1, PRUNE_BATCH_MAX);
         let more = old.len() > limit;
         old.truncate(limit);
         for (_, run) in &old {

@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pool: Arc<Pool>,
     /// For leases, which must not wait behind others.
     vital: Arc<Pool>,
+    /// For notifications, which must not wait behind the bodies of transactional steps.
+    hints: Arc<Pool>,
     timeout: Duration,
     /// Who speaks in a notification.
     sender: String,
@@ -130,6 +132,7 @@ impl PostgresStore {
             hub: Hub::default(),
             pool: Pool::new(connector.clone(), options.pool_size, timeout),
             vital: Pool::new(connector.clone(), 1, timeout),
+            hints: Pool::new(connector.clone(), 1, timeout),
             connector,
             timeout: options.statement_timeout,
             sender: format!("{:016x}", WorkerId::new().as_u128() as u64),

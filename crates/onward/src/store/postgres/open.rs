@@ -44,8 +44,9 @@ pub(super) async fn open(shared: &Arc<Shared>, create: bool) -> Result<(), Error
     let version = version(shared).await.map_err(failed)?;
     check_version(version)?;
     if version < MIGRATIONS.len() && !create {
+        let code = if version == 0 { Code::SchemaMissing } else { Code::SchemaTooOld };
         let about = format!("schema {:?}, version {version}", shared.sql.schema());
-        return Err(Error::new(Code::SchemaMissing).about(about));
+        return Err(Error::new(code).about(about));
     }
     if version < MIGRATIONS.len() {
         migrate(shared, version == 0).await?;

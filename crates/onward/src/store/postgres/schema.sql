@@ -240,6 +240,8 @@ function sweep_mended(p_now bigint, p_worker uuid, p_limit integer) returns uuid
 
 function sweep_taken(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
 
+function tags_of(tags text) returns TABLE(name text, value text);
+
 function tell_parents(p_now bigint, p_runs uuid[]) returns TABLE(parent uuid, woken boolean);
 
 function tell_work() returns void;

@@ -224,6 +224,7 @@ pub(super) async fn set_aside(tx: &mut Tx, lease: Lease, detail: &str) -> Result
         (&Code::CorruptRecord.as_str(), Type::TEXT),
     ];
     tx.rows(include_str!("sql/claim_corrupt.sql"), &params).await?;
+    tx.guard(lease.worker);
     tx.changed(lease.run);
     Ok(())
 }

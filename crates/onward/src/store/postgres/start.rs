@@ -6,7 +6,7 @@
 use tokio_postgres::types::Type;
 
 use super::cancel;
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::row::{Row, json_text, run_id, run_uuid, small, worker_uuid};
 use super::tx::{Param, Tx};
 use crate::limits::DUPLICATES_KEPT_MAX;
@@ -66,7 +66,7 @@ enum Taken {
 async fn hold_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<(Option<Row>, Taken), Fault> {
     let names: [Param<'_>; 3] =
         [(&new.workflow, Type::TEXT), (&key.key, Type::TEXT), (&tx.now.as_millis(), Type::INT8)];
-    loop {
+    for _ in 0..AGAIN_MAX {
         if let Some(row) = tx.first(include_str!("sql/start_key_lock.sql"), &names).await? {
             let holder = run_id(row.try_get(0).map_err(Fault::data)?);
             let fingerprint: Vec<u8> = row.try_get(1).map_err(Fault::data)?;
@@ -81,6 +81,7 @@ async fn hold_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<(Option<Row>, T
         }
         // Somebody else took it in between, or pruned it: look again.
     }
+    Err(Fault::Again("the key is taken and freed again and again".to_owned()))
 }
 
 async fn take_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<(), Fault> {

@@ -16,7 +16,7 @@ use super::row::{json_text, run_id, run_uuid, small, small_limit, worker_uuid};
 use super::start;
 use super::tx::{Changes, Param, transact};
 use crate::limits::DUPLICATES_KEPT_MAX;
-use crate::store::{Error, NewParent, NewRun, StartAt, Started, StartedHow};
+use crate::store::{Error, NewParent, NewRun, Outage, StartAt, Started, StartedHow};
 use crate::{OnConflict, RunId, Timestamp, failpoint};
 
 const START: &str = "select id, claimed, at from onward.start_runs($1, $2, $3, $4, $5, $6, $7, \
@@ -45,10 +45,12 @@ impl Write for StartWrite {
 
     async fn commit(batch: Vec<Self>, line: &mut Line) {
         failpoint::hit("start.before_commit");
-        let mut started = match commit(&batch, line).await {
-            Ok(started) => started,
+        let (mut started, meets) = match commit(&batch, line).await {
+            Ok(started) => (started, true),
             // Each is made on its own.
-            Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => HashMap::new(),
+            Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => (HashMap::new(), true),
+            // Somebody holds a key: who wants it waits for it, outside the lane.
+            Err(Fault::Outage(Outage::Locked, _)) => (HashMap::new(), false),
             Err(fault) => {
                 for write in batch {
                     let _ = write.answer.send(Err(fault.clone().into()));
@@ -58,7 +60,7 @@ impl Write for StartWrite {
         };
         failpoint::hit("start.after_commit");
         // What cannot be answered together is answered on its own.
-        if let Ok(met) = meet(&batch, &started, line).await {
+        if meets && let Ok(met) = meet(&batch, &started, line).await {
             started.extend(met);
         }
         let mut changes = Changes::default();

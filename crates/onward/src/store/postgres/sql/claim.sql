@@ -31,6 +31,8 @@ declare
     v_taken uuid[];
     v_kept text[];
 begin
+    -- A claim that a crash took back would be made again under the same lease.
+    perform onward.durable();
     perform onward.assert_live(p_worker);
     v_now := onward.now_ms(p_now);
     v_woken := onward.wake(v_now, p_wake_limit);
@@ -101,7 +103,9 @@ end
 $$;
 
 -- The first queued runs that a claim may take, locked, in the order of claims. A run that another
--- claim is about to take is passed over, so that claims never wait for each other.
+-- claim is about to take is passed over, so that claims never wait for each other. Suspects are asked
+-- for in a query of their own, here and in `claim_any`: each is answered by a partial index, which is
+-- used only for a condition that is written out.
 create or replace function onward.claim_first(
     p_queues text[],
     p_workflows text[],

@@ -31,8 +31,8 @@ create or replace function onward.start_runs(
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a start reads.
 set enable_seqscan = off set plan_cache_mode = force_generic_plan
--- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
-set lock_timeout = '6s' as $$
+-- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
+set lock_timeout = '3s' as $$
 declare
     v_now bigint;
     v_new uuid[];
@@ -50,10 +50,11 @@ begin
         with keyed as (
             insert into onward.keys (workflow, key, run, fingerprint, expires_at)
             select s.workflow, s.key, s.id, s.fingerprint, v_now + s.ttl
-            from unnest(s_id, s_workflow, s_key, s_fingerprint, s_ttl)
-                s (id, workflow, key, fingerprint, ttl)
+            from unnest(s_id, s_workflow, s_key, s_fingerprint, s_ttl) with ordinality
+                s (id, workflow, key, fingerprint, ttl, place)
             where s.key is not null and not exists (select from onward.runs r where r.id = s.id)
-            order by s.workflow, s.key
+            -- Of two with one key the first has it.
+            order by s.workflow, s.key, s.place
             on conflict do nothing
             returning run
         )
