@@ -46,6 +46,23 @@ pub struct LossyStore {
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
     died: Notify,
+    /// Who says at which write under a lease the process dies.
+    #[cfg(feature = "testing")]
+    judge: Option<Judge>,
+}
+
+/// Says whether the process dies at a write, and on which side of it.
+#[cfg(feature = "testing")]
+pub(crate) type Judge = Box<dyn Fn(Write<'_>) -> Option<Death> + Send + Sync>;
+
+/// A write under a lease.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "nobody judges it"))]
+pub(crate) enum Write<'a> {
+    /// Records of a run.
+    Record(RunId, &'a [Record]),
+    /// The end of an attempt, with its last records.
+    Settle(RunId, &'a Settle),
 }
 
 /// On which side of a write a process dies.
@@ -86,7 +103,23 @@ impl LossyStore {
             asked: Default::default(),
             life: Mutex::default(),
             died: Notify::new(),
+            #[cfg(feature = "testing")]
+            judge: None,
         }
+    }
+
+    /// Asks `judge` at each write under a lease whether the process dies there.
+    #[cfg(feature = "testing")]
+    pub(crate) fn judged(mut self, judge: Judge) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// Goes silent at once, as for a process that dies between two writes.
+    #[cfg(feature = "testing")]
+    pub(crate) fn die(&self) {
+        self.die_after(0, Death::Before);
+        self.died.notify_one();
     }
 
     /// The store around which this one is.
@@ -136,6 +169,16 @@ impl LossyStore {
         self.died.notified().await;
     }
 
+    #[cfg_attr(not(feature = "testing"), allow(unused_variables, reason = "nobody judges it"))]
+    fn fate_of(&self, write: Write<'_>) -> Fate {
+        #[cfg(feature = "testing")]
+        if let Some(death) = self.judge.as_ref().and_then(|judge| judge(write)) {
+            self.die_after(0, Death::Before);
+            return Fate::Silent(death);
+        }
+        self.fate()
+    }
+
     fn fate(&self) -> Fate {
         let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((writes, death)) = &mut *life {
@@ -151,7 +194,15 @@ impl LossyStore {
     }
 
     fn write<'a, T: Send + 'a>(&'a self, write: impl FnOnce() -> Answer<'a, T>) -> Answer<'a, T> {
-        match self.fate() {
+        self.write_with(self.fate(), write)
+    }
+
+    fn write_with<'a, T: Send + 'a>(
+        &'a self,
+        fate: Fate,
+        write: impl FnOnce() -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match fate {
             Fate::Answered => write(),
             Fate::AnswerLost => lost(write()),
             Fate::Silent(death) => {
@@ -242,7 +293,8 @@ impl Store for LossyStore {
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
         self.asked[Held::Records as usize].fetch_add(1, Ordering::SeqCst);
-        let answer = self.write(|| self.inner.record(lease, records));
+        let fate = self.fate_of(Write::Record(lease.run, &records));
+        let answer = self.write_with(fate, || self.inner.record(lease, records));
         self.answer_later(Held::Records, answer)
     }
 
@@ -261,7 +313,8 @@ impl Store for LossyStore {
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
-        self.write(|| self.inner.settle(lease, settle))
+        let fate = self.fate_of(Write::Settle(lease.run, &settle));
+        self.write_with(fate, || self.inner.settle(lease, settle))
     }
 
     fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {

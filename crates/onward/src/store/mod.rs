@@ -8,7 +8,7 @@
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod column;
 mod hub;
-#[cfg(feature = "conformance")]
+#[cfg(any(feature = "conformance", feature = "testing"))]
 pub(crate) mod lossy;
 mod memory;
 mod portable;
