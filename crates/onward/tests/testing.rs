@@ -9,3 +9,6 @@ mod example;
 mod mistake;
 #[path = "testing/time.rs"]
 mod time;
+#[cfg(feature = "sqlite")]
+#[path = "testing/transaction.rs"]
+mod transaction;

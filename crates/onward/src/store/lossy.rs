@@ -49,6 +49,9 @@ pub struct LossyStore {
     /// Who says at which write under a lease the process dies.
     #[cfg(feature = "testing")]
     judge: Option<Judge>,
+    /// Who counts the calls that are under way.
+    #[cfg(feature = "testing")]
+    watch: Option<Arc<crate::watch::Watch>>,
 }
 
 /// Says whether the process dies at a write, and on which side of it.
@@ -63,6 +66,8 @@ pub(crate) enum Write<'a> {
     Record(RunId, &'a [Record]),
     /// The end of an attempt, with its last records.
     Settle(RunId, &'a Settle),
+    /// A transactional step.
+    Transact(RunId, &'a str),
 }
 
 /// On which side of a write a process dies.
@@ -105,6 +110,8 @@ impl LossyStore {
             died: Notify::new(),
             #[cfg(feature = "testing")]
             judge: None,
+            #[cfg(feature = "testing")]
+            watch: None,
         }
     }
 
@@ -112,6 +119,14 @@ impl LossyStore {
     #[cfg(feature = "testing")]
     pub(crate) fn judged(mut self, judge: Judge) -> Self {
         self.judge = Some(judge);
+        self
+    }
+
+    /// Counts every call as awake until it is answered: that of a store which answers at once
+    /// needs no counting.
+    #[cfg(feature = "testing")]
+    pub(crate) fn watched(mut self, watch: Arc<crate::watch::Watch>) -> Self {
+        self.watch = Some(watch);
         self
     }
 
@@ -179,6 +194,19 @@ impl LossyStore {
         self.fate()
     }
 
+    fn counted<'a, T: Send + 'a>(&self, answer: Answer<'a, T>) -> Answer<'a, T> {
+        #[cfg(feature = "testing")]
+        if let Some(watch) = &self.watch {
+            let mut engaged = crate::watch::Engaged::new(Some(Arc::clone(watch)));
+            engaged.set(true);
+            return Box::pin(async move {
+                let _engaged = engaged;
+                answer.await
+            });
+        }
+        answer
+    }
+
     fn fate(&self) -> Fate {
         let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((writes, death)) = &mut *life {
@@ -203,7 +231,7 @@ impl LossyStore {
         write: impl FnOnce() -> Answer<'a, T>,
     ) -> Answer<'a, T> {
         match fate {
-            Fate::Answered => write(),
+            Fate::Answered => self.counted(write()),
             Fate::AnswerLost => lost(write()),
             Fate::Silent(death) => {
                 let answer = (death == Death::After).then(write);
@@ -304,7 +332,9 @@ impl Store for LossyStore {
         Box::pin(async move {
             self.free(Held::TransactionsBefore).await;
             asked(Held::Transactions);
-            let answer = self.write(|| self.inner.transact(transact));
+            let step = Arc::clone(&transact.step);
+            let fate = self.fate_of(Write::Transact(transact.lease.run, &step));
+            let answer = self.write_with(fate, || self.inner.transact(transact));
             if is_one_lost(&self.transaction_losses) {
                 return lost(answer).await;
             }
@@ -346,23 +376,23 @@ impl Store for LossyStore {
     }
 
     fn get(&self, which: Which) -> Answer<'_, Option<Run>> {
-        self.inner.get(which)
+        self.counted(self.inner.get(which))
     }
 
     fn list(&self, query: Query) -> Answer<'_, RunPage> {
-        self.inner.list(query)
+        self.counted(self.inner.list(query))
     }
 
     fn history(&self, run: RunId, after: Option<u64>, limit: usize) -> Answer<'_, HistoryPage> {
-        self.inner.history(run, after, limit)
+        self.counted(self.inner.history(run, after, limit))
     }
 
     fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates> {
-        self.inner.duplicates(run)
+        self.counted(self.inner.duplicates(run))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
-        self.inner.stats()
+        self.counted(self.inner.stats())
     }
 
     fn portable(&self) -> Option<&dyn Portable> {

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::Effects;
 use super::effects::of_events;
+use super::house::{House, OpenHouse};
 use super::judge;
 use super::play::{Build, Played, Script, play};
 use super::report::{Finding, Report};
@@ -64,6 +65,7 @@ where
         input: Json::of(input).map_err(|error| error.to_string()),
         builds: Vec::new(),
         varying: BTreeSet::new(),
+        open: House::memory(),
         time_max: CHECK_LIFE_MAX,
     };
     check.serve(workflow, build)
@@ -76,6 +78,7 @@ pub struct RetrySafe {
     input: Result<Json, String>,
     builds: Vec<(String, Build)>,
     varying: BTreeSet<String>,
+    open: OpenHouse,
     time_max: Duration,
 }
 
@@ -98,6 +101,42 @@ impl RetrySafe {
     /// does. Its results are not compared, nor is the run's output, which may be made of them.
     pub fn may_vary(mut self, step: impl Into<String>) -> Self {
         self.varying.insert(step.into());
+        self
+    }
+
+    /// Checks in a SQLite file, for a workflow with transactions: `prepare` makes its tables, in a
+    /// fresh file for each execution. What a transaction writes needs no note: it is there once.
+    ///
+    /// ```
+    /// use onward::testing::{Effects, retry_safe};
+    /// use onward::{Ctx, Failure, Workflow};
+    ///
+    /// const VISIT: Workflow<String, ()> = Workflow::named("visit");
+    ///
+    /// async fn visit(ctx: Ctx, page: String) -> Result<(), Failure> {
+    ///     let count = ctx.sqlite_transaction("count", move |db, _| {
+    ///         db.execute("update pages set visits = visits + 1 where name = ?1", [&page]).map(drop)
+    ///     });
+    ///     count.await
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let report = retry_safe(VISIT, |_: Effects| visit, &"home".to_owned())
+    ///     .sqlite(|db| {
+    ///         db.execute_batch("create table pages (name text primary key, visits integer not null);
+    ///             insert into pages values ('home', 0)")
+    ///     })
+    ///     .check()
+    ///     .await;
+    /// assert!(report.is_safe(), "{report}");
+    /// # }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite<F>(mut self, prepare: F) -> Self
+    where
+        F: Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send + Sync + 'static,
+    {
+        self.open = House::sqlite(prepare);
         self
     }
 
@@ -141,6 +180,7 @@ impl RetrySafe {
             input,
             run: RUN,
             builds: self.builds,
+            open: self.open,
             time_max: self.time_max,
         };
         let without = play(&script, None);

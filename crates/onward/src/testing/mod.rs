@@ -62,6 +62,7 @@
 
 mod check;
 mod effects;
+mod house;
 mod judge;
 pub(crate) mod observer;
 mod onward;

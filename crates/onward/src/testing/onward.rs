@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use super::house::{House, OpenHouse};
 use super::timekeeper::Timekeeper;
 use crate::limits::{DURATION_MAX, PAGE_ROWS_MAX};
-use crate::store::{self, MemoryStore, Query, Store};
+use crate::store::lossy::LossyStore;
+use crate::store::{self, Query, Store};
 use crate::watch::Watch;
 use crate::{Code, Error, Onward, TestClock, Timestamp, WorkerBuilder, why};
 
@@ -53,6 +55,7 @@ pub struct TestOnward {
     onward: Onward,
     keeper: Arc<Timekeeper>,
     keeping: JoinHandle<()>,
+    _house: House,
 }
 
 impl TestOnward {
@@ -61,7 +64,7 @@ impl TestOnward {
     /// # Errors
     /// `invalid_option` outside a Tokio runtime.
     pub async fn new() -> Result<Self, Error> {
-        Self::with_clock(TestClock::new())
+        Self::open(TestClock::new(), &House::memory())
     }
 
     /// An empty store whose clock stands at this moment.
@@ -69,17 +72,40 @@ impl TestOnward {
     /// # Errors
     /// As for [`new`](Self::new).
     pub async fn at(time: Timestamp) -> Result<Self, Error> {
-        Self::with_clock(TestClock::at(time))
+        Self::open(TestClock::at(time), &House::memory())
     }
 
-    fn with_clock(clock: TestClock) -> Result<Self, Error> {
+    /// A store in a SQLite file, for workflows with transactions. `prepare` makes their tables; the
+    /// file goes with the test.
+    ///
+    /// ```
+    /// # use onward::testing::TestOnward;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// let tables = "create table accounts (id integer primary key, cents integer not null)";
+    /// let onward = TestOnward::sqlite(move |db| db.execute_batch(tables)).await?;
+    /// # let _ = onward; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), or why the file cannot be made.
+    #[cfg(feature = "sqlite")]
+    pub async fn sqlite<F>(prepare: F) -> Result<Self, Error>
+    where
+        F: Fn(&rusqlite::Connection) -> rusqlite::Result<()> + Send + Sync + 'static,
+    {
+        Self::open(TestClock::new(), &House::sqlite(prepare))
+    }
+
+    fn open(clock: TestClock, open: &OpenHouse) -> Result<Self, Error> {
         let runtime = tokio::runtime::Handle::try_current()
             .map_err(|source| Error::new(Code::InvalidOption).because(source))?;
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+        let house = open(clock.clone())?;
         let watch = Arc::new(Watch::default());
+        let store = LossyStore::around(Arc::clone(&house.store)).watched(Arc::clone(&watch));
+        let store: Arc<dyn Store> = Arc::new(store);
         let keeper = Arc::new(Timekeeper::new(clock, Arc::clone(&watch)));
         let keeping = runtime.spawn(keep(Arc::clone(&keeper), Arc::clone(&store)));
-        Ok(Self { onward: Onward::watched(store, Some(watch)), keeper, keeping })
+        Ok(Self { onward: Onward::watched(store, Some(watch)), keeper, keeping, _house: house })
     }
 
     /// A worker to set up. Its lease outlasts every jump of the clock.

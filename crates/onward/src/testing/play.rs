@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Effects;
+use super::house::OpenHouse;
 use super::observer;
 use super::report::Point;
 use super::timekeeper::Timekeeper;
@@ -14,7 +15,7 @@ use super::trace::{Event, Trace};
 use crate::driver::Handler;
 use crate::limits::{DURATION_MAX, QUEUE_DEFAULT};
 use crate::store::lossy::LossyStore;
-use crate::store::{MemoryStore, NewRun, StartAt, Store, Which};
+use crate::store::{NewRun, StartAt, Store, Which};
 use crate::watch::Watch;
 use crate::{Error, Json, Onward, Record, Run, RunId, TestClock};
 
@@ -30,6 +31,8 @@ pub(super) struct Script {
     pub(super) run: RunId,
     /// The workflows that are served, the one under test first.
     pub(super) builds: Vec<(String, Build)>,
+    /// Where it is played.
+    pub(super) open: OpenHouse,
     /// How long one life may take by the machine's clock.
     pub(super) time_max: Duration,
 }
@@ -54,6 +57,13 @@ pub(super) enum Finish {
     Refused(Error),
 }
 
+impl Played {
+    fn refused(error: Error) -> Self {
+        let finish = Finish::Refused(error);
+        Self { finish, history: Vec::new(), events: Vec::new(), points: Vec::new() }
+    }
+}
+
 /// Why a life ended.
 enum LifeEnd {
     Died,
@@ -64,11 +74,15 @@ enum LifeEnd {
 /// Plays the script, with a process that dies at the point of this number, if any.
 pub(super) fn play(script: &Script, target: Option<usize>) -> Played {
     let clock = TestClock::new();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+    let house = match (script.open)(clock.clone()) {
+        Ok(house) => house,
+        Err(error) => return Played::refused(error),
+    };
     let trace = Trace::dying_at(target);
     let build =
         |(name, build): &(String, Build)| (name.clone(), build(Effects::of(Arc::clone(&trace))));
     let served: Vec<_> = script.builds.iter().map(build).collect();
+    let store = Arc::clone(&house.store);
     let stage = Stage { script, clock, store, trace, served };
     let finish = stage.play().unwrap_or_else(Finish::Refused);
     Played {
@@ -134,10 +148,10 @@ impl Stage<'_> {
             self.store.leave(worker.id).await?;
         }
         let trace = Arc::clone(&self.trace);
-        let store = LossyStore::around(Arc::clone(&self.store));
+        let watch = Arc::new(Watch::default());
+        let store = LossyStore::around(Arc::clone(&self.store)).watched(Arc::clone(&watch));
         let store = Arc::new(store.judged(Box::new(move |write| trace.judge(write))));
         self.trace.begin_life(&store);
-        let watch = Arc::new(Watch::default());
         let keeper = Timekeeper::new(self.clock.clone(), Arc::clone(&watch));
         let onward = Onward::watched(Arc::clone(&store) as Arc<dyn Store>, Some(watch));
         let mut worker = onward.worker().lease(DURATION_MAX);
