@@ -232,9 +232,9 @@ impl LossyStore {
     ) -> Answer<'a, T> {
         match fate {
             Fate::Answered => self.counted(write()),
-            Fate::AnswerLost => lost(write()),
+            Fate::AnswerLost => self.counted(lost(write())),
             Fate::Silent(death) => {
-                let answer = (death == Death::After).then(write);
+                let answer = (death == Death::After).then(|| self.counted(write()));
                 Box::pin(async move {
                     if let Some(answer) = answer {
                         drop(answer.await);
