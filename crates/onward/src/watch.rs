@@ -86,7 +86,8 @@ impl Watch {
         }
     }
 
-    fn tell_rested(&self) {
+    /// Tells those who wait for it if nobody is awake.
+    pub(crate) fn tell_rested(&self) {
         if self.is_quiet() {
             self.rested.notify_waiters();
         }
@@ -119,6 +120,11 @@ pub(crate) struct Engaged {
 impl Engaged {
     pub(crate) fn new(watch: Option<Arc<Watch>>) -> Self {
         Self { watch, is_engaged: false }
+    }
+
+    /// Whether anybody wants to know.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_some()
     }
 
     /// Says whether bodies execute.

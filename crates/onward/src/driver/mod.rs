@@ -389,8 +389,10 @@ impl Driver {
         if self.board.wakes.any() {
             return Poll::Ready(Ok(()));
         }
-        let writes = self.in_flight.is_some() || !self.transactions.is_empty();
-        self.engaged.set(writes || self.board.is_busy());
+        if self.engaged.is_watched() {
+            let writes = self.in_flight.is_some() || !self.transactions.is_empty();
+            self.engaged.set(writes || self.board.is_busy());
+        }
         Poll::Pending
     }
 }

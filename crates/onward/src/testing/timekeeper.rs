@@ -35,17 +35,21 @@ impl Timekeeper {
         }
     }
 
-    /// Resolves when something changed after a [`keep`](Self::keep) that found nothing to come.
-    pub(super) async fn changed(&self) {
-        tokio::select! {
-            () = self.clock.changed() => {}
-            () = self.watch.rested() => {}
+    /// Resolves when something changed after this call.
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + '_ {
+        // Made here and not at the first poll, so that nothing between is missed.
+        let (settled, rested) = (self.clock.changed(), self.watch.rested());
+        async move {
+            tokio::select! {
+                () = settled => {}
+                () = rested => {}
+            }
         }
     }
 
     /// Lets this much time pass, and everything happen that is due within it, each at its time.
     pub(super) async fn advance(&self, by: Duration) {
-        let _led = Led::by(&self.led);
+        let _led = Led::by(self);
         let end = self.clock.now() + by;
         self.quiet().await;
         while let Some(due) = self.clock.next_due().filter(|due| *due <= end) {
@@ -75,7 +79,7 @@ impl Timekeeper {
 
     async fn until(&self, holds: impl Fn() -> bool) {
         loop {
-            let (settled, rested) = (self.clock.changed(), self.watch.rested());
+            let changed = self.changed();
             if holds() {
                 // Tasks of the test itself are not watched: those that are due get their turn.
                 tokio::task::yield_now().await;
@@ -84,26 +88,84 @@ impl Timekeeper {
                 }
                 continue;
             }
-            tokio::select! {
-                () = settled => {}
-                () = rested => {}
-            }
+            changed.await;
         }
     }
 }
 
 /// Counts a caller who moves the clock, for as long as it does.
-struct Led<'a>(&'a AtomicUsize);
+struct Led<'a>(&'a Timekeeper);
 
 impl<'a> Led<'a> {
-    fn by(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
+    fn by(keeper: &'a Timekeeper) -> Self {
+        keeper.led.fetch_add(1, Ordering::SeqCst);
+        Self(keeper)
     }
 }
 
 impl Drop for Led<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.led.fetch_sub(1, Ordering::SeqCst);
+        // Whoever was held back meanwhile looks again.
+        self.0.watch.tell_rested();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+
+    /// A keeper, and somebody who waits for a run that sleeps for so many hours. Nothing else is
+    /// there to wake anybody, so whatever is not told is never heard.
+    fn keeper(hours: u32) -> (Arc<Timekeeper>, tokio::task::JoinHandle<()>) {
+        let keeper = Arc::new(Timekeeper::new(TestClock::new(), Arc::default()));
+        let (clock, due) = (keeper.clock.clone(), keeper.now() + HOUR * hours);
+        let wait = keeper.watch.wait(async move { clock.sleep_until(due).await });
+        (keeper, tokio::spawn(wait))
+    }
+
+    async fn soon<T>(future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(20), future).await.expect("it hangs")
+    }
+
+    #[tokio::test]
+    async fn time_passes_for_whoever_waits() {
+        let (keeper, wait) = keeper(5);
+        let begin = keeper.now();
+        let kept = async {
+            tokio::select! {
+                () = keeper.keep() => panic!("there was a time to come"),
+                waited = wait => waited.unwrap(),
+            }
+        };
+        soon(kept).await;
+        assert_eq!(keeper.now(), begin + 5 * HOUR);
+    }
+
+    #[tokio::test]
+    async fn whoever_was_held_back_by_an_advance_goes_on_after_it() {
+        let (keeper, wait) = keeper(5);
+        let begin = keeper.now();
+        let keeping = tokio::spawn({
+            let keeper = Arc::clone(&keeper);
+            async move { keeper.keep().await }
+        });
+        soon(keeper.advance(HOUR)).await;
+        assert_eq!(keeper.now(), begin + HOUR);
+        soon(wait).await.unwrap();
+        assert_eq!(keeper.now(), begin + 5 * HOUR);
+        keeping.abort();
+    }
+
+    #[tokio::test]
+    async fn a_change_between_the_call_and_the_first_poll_is_not_missed() {
+        let (keeper, wait) = keeper(5);
+        let changed = keeper.changed();
+        tokio::task::yield_now().await;
+        assert!(keeper.watch.is_awaited(), "it has lain down meanwhile");
+        soon(changed).await;
+        wait.abort();
     }
 }
