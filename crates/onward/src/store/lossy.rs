@@ -66,6 +66,8 @@ pub(crate) enum Write<'a> {
     Record(RunId, &'a [Record]),
     /// The end of an attempt, with its last records.
     Settle(RunId, &'a Settle),
+    /// The start of a child, by the step that its end is told to.
+    Start(RunId, &'a str),
     /// A transactional step.
     Transact(RunId, &'a str),
 }
@@ -300,7 +302,11 @@ impl Store for LossyStore {
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
-        self.write(|| self.inner.start(runs))
+        let fate = match runs.first().and_then(|run| run.parent.as_ref()) {
+            Some(parent) => self.fate_of(Write::Start(parent.lease.run, &parent.step)),
+            None => self.fate(),
+        };
+        self.write_with(fate, || self.inner.start(runs))
     }
 
     fn join(&self, worker: NewWorker) -> Answer<'_, ()> {
@@ -352,7 +358,7 @@ impl Store for LossyStore {
     }
 
     fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
-        self.inner.inbox(run, after)
+        self.counted(self.inner.inbox(run, after))
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {

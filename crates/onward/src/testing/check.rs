@@ -65,6 +65,7 @@ where
         input: Json::of(input).map_err(|error| error.to_string()),
         builds: Vec::new(),
         varying: BTreeSet::new(),
+        signals: Vec::new(),
         open: House::memory(),
         time_max: CHECK_LIFE_MAX,
     };
@@ -78,6 +79,7 @@ pub struct RetrySafe {
     input: Result<Json, String>,
     builds: Vec<(String, Build)>,
     varying: BTreeSet<String>,
+    signals: Vec<(String, Json)>,
     open: OpenHouse,
     time_max: Duration,
 }
@@ -94,6 +96,15 @@ impl RetrySafe {
     {
         let build: Build = Arc::new(move |effects| worker::handler(build(effects)));
         self.builds.push((workflow.name().to_owned(), build));
+        self
+    }
+
+    /// Sends the run this signal when it is started; it is kept until the function asks for it.
+    pub fn signal<T: Serialize + ?Sized>(mut self, name: impl Into<String>, value: &T) -> Self {
+        match Json::of(value) {
+            Ok(value) => self.signals.push((name.into(), value)),
+            Err(error) => self.input = Err(error.to_string()),
+        }
         self
     }
 
@@ -180,6 +191,7 @@ impl RetrySafe {
             input,
             run: RUN,
             builds: self.builds,
+            signals: self.signals,
             open: self.open,
             time_max: self.time_max,
         };

@@ -108,9 +108,10 @@ impl TestOnward {
         Ok(Self { onward: Onward::watched(store, Some(watch)), keeper, keeping, _house: house })
     }
 
-    /// A worker to set up. Its lease outlasts every jump of the clock.
+    /// A worker to set up. Its lease outlasts every jump of the clock, and runs that wait are parked
+    /// at once.
     pub fn worker(&self) -> WorkerBuilder {
-        self.onward.worker().lease(DURATION_MAX)
+        self.onward.worker().lease(DURATION_MAX).linger(Duration::ZERO)
     }
 
     /// The time by the store's clock.

@@ -31,6 +31,8 @@ pub(super) struct Script {
     pub(super) run: RunId,
     /// The workflows that are served, the one under test first.
     pub(super) builds: Vec<(String, Build)>,
+    /// Sent to the run when it is started.
+    pub(super) signals: Vec<(String, Json)>,
     /// Where it is played.
     pub(super) open: OpenHouse,
     /// How long one life may take by the machine's clock.
@@ -126,9 +128,14 @@ impl Stage<'_> {
             timeout_ms: None,
             tags: Default::default(),
             caller: "onward::testing".to_owned(),
+            parent: None,
             claimant: None,
         };
         self.store.start(vec![run]).await?.into_iter().try_for_each(|answer| answer.map(drop))?;
+        let run = Onward::with_store(Arc::clone(&self.store)).run(self.script.run);
+        for (name, body) in &self.script.signals {
+            run.signal(name, body).await?;
+        }
         Ok(())
     }
 
@@ -154,7 +161,8 @@ impl Stage<'_> {
         self.trace.begin_life(&store);
         let keeper = Timekeeper::new(self.clock.clone(), Arc::clone(&watch));
         let onward = Onward::watched(Arc::clone(&store) as Arc<dyn Store>, Some(watch));
-        let mut worker = onward.worker().lease(DURATION_MAX);
+        // Whatever waits is parked, so that the function is replayed without a crash too.
+        let mut worker = onward.worker().lease(DURATION_MAX).linger(Duration::ZERO);
         for (name, handler) in &self.served {
             worker = worker.serve_with(name.clone(), Arc::clone(handler));
         }

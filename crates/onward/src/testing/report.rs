@@ -167,6 +167,8 @@ pub enum What {
     },
     /// The record of these steps.
     Record(Vec<String>),
+    /// The start of a child, by the step that starts it.
+    Start(String),
     /// The commit of this step's transaction, with its record.
     Transaction(String),
     /// The end of the run, with its last records.
@@ -371,6 +373,7 @@ impl fmt::Display for Point {
         match &self.what {
             What::Effect { name, place } => write!(f, "{side} the effect {name:?} of {place}"),
             What::Record(steps) => write!(f, "{side} the record of {}", listed(steps)),
+            What::Start(step) => write!(f, "{side} the start of the child {step:?}"),
             What::Transaction(step) => write!(f, "{side} the transaction of step {step:?}"),
             What::End => write!(f, "{side} the run's end was recorded"),
             What::Park => write!(f, "{side} the run was set to wait"),

@@ -93,6 +93,7 @@ impl Trace {
         let (run, records, what) = match write {
             Write::Record(run, records) => (run, records, What::Record(steps(records))),
             Write::Settle(run, settle) => (run, &settle.records[..], of_end(&settle.end)),
+            Write::Start(run, step) => (run, &[][..], What::Start(step.to_owned())),
             Write::Transact(run, step) => (run, &[][..], What::Transaction(step.to_owned())),
         };
         let mut inner = self.lock();

@@ -280,3 +280,48 @@ async fn checks_beside_one_another_do_not_mix() {
         assert!(report.is_safe() && report.effects == 2 && report.points == 8, "{report}");
     }
 }
+
+const CHILD: Workflow<u32, u32> = Workflow::named("child");
+
+fn child(
+    effects: Effects,
+) -> impl Fn(Ctx, u32) -> futures::future::BoxFuture<'static, Result<u32, Failure>> {
+    move |ctx, n| {
+        let effects = effects.clone();
+        Box::pin(async move {
+            ctx.step("work", async |step| noted(&effects, "work", &step).await).await?;
+            Ok(n + 1)
+        })
+    }
+}
+
+#[tokio::test]
+async fn children_are_checked_with_their_parents() {
+    let build = |_: Effects| {
+        async |ctx: Ctx, n: u32| {
+            let one = ctx.start(CHILD, &n).result().await?;
+            ctx.start(CHILD, &one).result().await
+        }
+    };
+    let report = retry_safe(PLAY, build, &7).serve(CHILD, child).check().await;
+    assert!(report.is_safe(), "{report}");
+    assert_eq!(report.effects, 2, "{report}");
+}
+
+#[tokio::test]
+async fn a_workflow_that_waits_for_a_signal_is_checked_with_it() {
+    let build = |effects: Effects| {
+        move |ctx: Ctx, _: u32| {
+            let effects = effects.clone();
+            async move {
+                let n = ctx.signal::<u32>("go").await?;
+                ctx.step("go", async |step| noted(&effects, "go", &step).await).await?;
+                Ok(n)
+            }
+        }
+    };
+    let without = retry_safe(PLAY, build, &7).check().await;
+    assert!(matches!(without.findings[0].finding, Finding::NotEnded { .. }), "{without}");
+    let with = retry_safe(PLAY, build, &7).signal("go", &3).check().await;
+    assert!(with.is_safe(), "{with}");
+}

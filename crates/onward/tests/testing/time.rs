@@ -220,3 +220,54 @@ async fn a_test_chooses_where_its_clock_begins() {
     let run = onward.start(NAP, &vec![24]).await.unwrap();
     assert_eq!(run.result().await.unwrap(), [leap_day + DAY]);
 }
+
+const EXPENSE: Workflow<(), String> = Workflow::named("expense");
+
+async fn expense(ctx: Ctx, (): ()) -> Result<String, Failure> {
+    tokio::select! {
+        by = ctx.signal::<String>("approved") => Ok(format!("approved by {}", by?)),
+        () = ctx.sleep(7 * DAY) => Ok("nobody looked at it".to_owned()),
+    }
+}
+
+#[tokio::test]
+async fn a_signal_comes_before_its_deadline_or_after_it() {
+    let onward = TestOnward::new().await.unwrap();
+    onward.worker().serve(EXPENSE, expense).start().await.unwrap();
+    let begin = onward.now();
+    let run = onward.start(EXPENSE, &()).await.unwrap();
+    onward.advance(6 * DAY).await;
+    assert_eq!(run.status().await.unwrap().state, RunState::Waiting);
+    run.signal("approved", "Ada").await.unwrap();
+    assert_eq!(run.result().await.unwrap(), "approved by Ada");
+    assert_eq!(onward.now(), begin + 6 * DAY, "a signal takes no time");
+
+    let late = onward.start(EXPENSE, &()).await.unwrap();
+    assert_eq!(late.result().await.unwrap(), "nobody looked at it");
+    assert_eq!(onward.now(), begin + 13 * DAY);
+}
+
+#[tokio::test]
+async fn a_signal_that_is_sent_beside_the_wait_comes_before_its_deadline() {
+    for _ in 0..100 {
+        let onward = TestOnward::new().await.unwrap();
+        onward.worker().serve(EXPENSE, expense).start().await.unwrap();
+        let run = onward.start(EXPENSE, &()).await.unwrap();
+        let sent = run.signal("approved", "Ada").into_future();
+        let (result, sent) = tokio::join!(run.result(), sent);
+        sent.unwrap();
+        assert_eq!(result.unwrap(), "approved by Ada");
+    }
+}
+
+const PARENT: Workflow<(), Vec<Timestamp>> = Workflow::named("parent");
+
+#[tokio::test]
+async fn a_child_sleeps_while_its_parent_waits() {
+    let onward = TestOnward::new().await.unwrap();
+    let parent = async |ctx: Ctx, ()| ctx.start(NAP, &vec![5]).result().await;
+    onward.worker().serve(NAP, nap).serve(PARENT, parent).start().await.unwrap();
+    let begin = onward.now();
+    let run = onward.start(PARENT, &()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), [begin + 5 * HOUR]);
+}
