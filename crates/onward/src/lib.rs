@@ -35,6 +35,7 @@ mod driver;
 mod ending;
 mod upkeep;
 mod waiting;
+mod watch;
 mod why;
 mod worker;
 
@@ -52,13 +53,16 @@ mod key;
 pub mod limits;
 mod model;
 mod retry;
+mod test_clock;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod workflow;
 
 pub use client::{
     Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, SendSignal, Start,
     StartMany, StartedMany,
 };
-pub use clock::{Clock, SystemClock, TestClock, Timestamp};
+pub use clock::{Clock, SystemClock, Timestamp};
 pub use ctx::{
     All, AllResults, Callback, CallbackFuture, Child, ChildResult, ChildStarted, Ctx, SignalFuture,
     SignalWithin, Sleep, StartChild, Step, StepFuture, TransactionFuture,
@@ -71,6 +75,7 @@ pub use key::Key;
 pub use model::{CodeChange, Entry, OnConflict, Parent, Record, RecordKind, Run, RunState, Waits};
 pub use retry::Retry;
 pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, WorkerInfo};
+pub use test_clock::TestClock;
 pub use why::{Why, why};
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::Workflow;
@@ -85,3 +90,11 @@ pub use tokio_postgres;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 mod guide {}
+
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/testing.md")]
+mod testing_page {}
+
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/mistakes.md")]
+mod mistakes_page {}

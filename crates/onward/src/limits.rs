@@ -172,3 +172,11 @@ pub const REFUSALS_KEPT_MAX: usize = 100;
 /// Bytes of a failure's message; longer ones are cut, with a mark. A message is for people, and an
 /// HTML error page must not fill a history.
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// Points at which a check of retry safety lets a process die: each costs about a millisecond, and a
+/// workflow with more of them is better checked with a smaller input.
+pub const CHECK_POINTS_MAX: usize = 2_000;
+
+/// How long one life of a process may take in a check, by the machine's clock: fakes answer at once,
+/// so what takes longer hangs.
+pub const CHECK_LIFE_MAX: Duration = Duration::from_secs(60);

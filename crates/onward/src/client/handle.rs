@@ -208,6 +208,13 @@ impl<O> RunHandle<O> {
     }
 
     async fn ending(&self) -> Result<Ending, Error> {
+        match &self.client.watch {
+            None => self.await_ending().await,
+            Some(watch) => watch.wait(self.await_ending()).await,
+        }
+    }
+
+    async fn await_ending(&self) -> Result<Ending, Error> {
         let mut id = self.id;
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
         // What was told, or will be by the driver that has the run, needs no look. Anything else

@@ -29,6 +29,7 @@ pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 use crate::ending::Endings;
 use crate::error::check_name;
 use crate::store::{Prune, Query, RunPage, Stats, Store, Which};
+use crate::watch::Watch;
 use crate::worker::{Shared, WorkerBuilder};
 use crate::{Code, Error, Json, Key, RunId, Workflow};
 
@@ -73,6 +74,8 @@ pub(crate) struct Inner {
     workers: Mutex<Vec<Weak<Shared>>>,
     /// Whoever waits in this process for a run to end.
     pub(crate) endings: Arc<Endings>,
+    /// Who of this client's workers and waiters is awake, in a test.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 impl Inner {
@@ -114,6 +117,11 @@ impl Onward {
     /// # let _ = onward;
     /// ```
     pub fn with_store(store: Arc<dyn Store>) -> Self {
+        Self::watched(store, None)
+    }
+
+    /// A client whose workers and waiters are watched, in a test.
+    pub(crate) fn watched(store: Arc<dyn Store>, watch: Option<Arc<Watch>>) -> Self {
         let caller = crate::worker::place();
         Self {
             inner: Arc::new(Inner {
@@ -121,6 +129,7 @@ impl Onward {
                 caller,
                 workers: Mutex::default(),
                 endings: Arc::default(),
+                watch,
             }),
         }
     }

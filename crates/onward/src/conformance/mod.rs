@@ -43,7 +43,6 @@ mod snapshot;
 pub mod stage;
 
 mod every_kind;
-mod lossy;
 
 pub mod cancel;
 pub mod child;
@@ -68,7 +67,7 @@ pub mod sweep;
 pub mod transact;
 pub mod wait;
 
-pub use lossy::{Death, Held, LossyStore};
+pub use crate::store::lossy::{Death, Held, LossyStore};
 pub use stage::{Harness, Snapshot, Stage};
 
 /// Makes one test of every case, on stores that the given [`Harness`] opens.

@@ -39,6 +39,7 @@ use self::wake::{FunctionWaker, Here, Wakes};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
 use crate::store::{self, BoxFuture, Claimed, End, Lease, Settle, Store};
+use crate::watch::{Engaged, Watch};
 use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
 
@@ -97,6 +98,8 @@ pub(crate) struct Setting {
     pub(crate) build: Arc<str>,
     pub(crate) linger: Duration,
     pub(crate) cancel_grace: Duration,
+    /// Who of the client is awake, in a test.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 /// How a driver went.
@@ -158,6 +161,8 @@ pub(crate) struct Driver {
     /// When to look again by the store's clock, and the timer for it.
     alarm: Option<(Timestamp, BoxFuture<'static, ()>)>,
     stopping: Option<Stopping>,
+    /// Whether bodies execute or writes are on their way, for whoever watches.
+    engaged: Engaged,
 }
 
 /// An execution that was told to stop.
@@ -221,6 +226,8 @@ impl Driver {
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let ctx = Ctx::new(Arc::clone(&board));
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
+        #[cfg(feature = "testing")]
+        crate::testing::observer::executes(board.wakes.token, board.run);
         let function = match made {
             Ok(function) => function?,
             Err(panic) => Box::pin(std::future::ready(Err(Failure::of_panic(panic)))),
@@ -243,6 +250,7 @@ impl Driver {
             unasked: Vec::new(),
             alarm: None,
             stopping: None,
+            engaged: Engaged::new(setting.watch.clone()),
             setting,
             control,
             board,
@@ -380,6 +388,10 @@ impl Driver {
         }
         if self.board.wakes.any() {
             return Poll::Ready(Ok(()));
+        }
+        if self.engaged.is_watched() {
+            let writes = self.in_flight.is_some() || !self.transactions.is_empty();
+            self.engaged.set(writes || self.board.is_busy());
         }
         Poll::Pending
     }

@@ -8,6 +8,8 @@
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod column;
 mod hub;
+#[cfg(any(feature = "conformance", feature = "testing"))]
+pub(crate) mod lossy;
 mod memory;
 mod portable;
 #[cfg(feature = "postgres")]

@@ -151,7 +151,8 @@ impl<'a> Claiming<'a> {
             let idle = shared.store.idle_look_every();
             let look_in = if busy { MARKS_EVERY } else { idle };
             let clock = shared.store.clock();
-            let due = next_due.unwrap_or_else(|| clock.now() + idle);
+            // Without a next time there is nothing on the clock to wait for.
+            let due = next_due.unwrap_or_else(|| clock.now());
             let full = limit == 0;
             let held_back = full || more || !matches!(self.intake, Intake::Open);
             tokio::select! {
@@ -159,7 +160,7 @@ impl<'a> Claiming<'a> {
                 // a free place leads to nothing where nothing is held back.
                 () = hint, if !full => {}
                 () = freed, if held_back => {}
-                () = clock.sleep_until(due), if !full => {}
+                () = clock.sleep_until(due), if !full && next_due.is_some() => {}
                 () = tokio::time::sleep(look_in) => {}
             }
         }

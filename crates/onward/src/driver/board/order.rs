@@ -148,6 +148,13 @@ impl Board {
         self.lock().active
     }
 
+    /// Whether the run goes on without the clock: a body executes, or the function waits for
+    /// something that is not from its `Ctx`.
+    pub(crate) fn is_busy(&self) -> bool {
+        let inner = self.lock();
+        inner.active > 0 || inner.leaves.is_empty()
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         !self.lock().ready.is_empty()
     }
