@@ -98,6 +98,19 @@ pub const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// repeats a request, and a caller in a loop does not fill the store.
 pub const DUPLICATES_KEPT_MAX: usize = 100;
 
+/// How long a step key is held without renewal: three renewals fit, and a runtime that is busy for
+/// some seconds does not lose it. So long does a dead process keep others from the key, unless its
+/// own run goes on before.
+pub const KEY_LEASE: Duration = Duration::from_secs(30);
+
+/// The longest pause between two looks at a step key that is held elsewhere: a look costs a parked
+/// run two commits, and whoever is in memory is told sooner.
+pub const KEY_LOOK_MAX: Duration = Duration::from_secs(30);
+
+/// Step keys whose time is over that a new hold deletes along with itself: more than one, so that
+/// they never grow in number, and few enough to cost it nothing.
+pub const KEY_PURGE_BATCH: usize = 4;
+
 /// Runs that one worker executes at once, unless told otherwise: most steps wait for the network,
 /// and a hundred keeps the memory of an unknown workload modest.
 pub const CONCURRENCY_DEFAULT: usize = 100;

@@ -1,11 +1,13 @@
 //! The conformance suite on the stores of this crate.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+use std::sync::Arc;
+
+use onward::TestClock;
+use onward::conformance::{Harness, KeysHarness};
+use onward::store::Keys;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-use {
-    onward::{TestClock, conformance::Harness, store::Store},
-    std::sync::Arc,
-};
+use onward::store::Store;
 
 #[cfg(feature = "postgres")]
 #[path = "database/mod.rs"]
@@ -14,9 +16,21 @@ mod database;
 mod harness;
 
 mod memory {
+    use super::*;
     use crate::harness::Memory;
 
+    impl KeysHarness for Memory {
+        async fn open(clock: TestClock) -> Self {
+            <Self as Harness>::open(clock).await
+        }
+
+        fn keys(&self) -> Arc<dyn Keys> {
+            self.0.clone()
+        }
+    }
+
     onward::conformance_suite!(Memory);
+    onward::key_conformance_suite!(Memory);
 }
 
 #[cfg(feature = "sqlite")]
@@ -54,7 +68,22 @@ mod sqlite {
         }
     }
 
+    impl KeysHarness for Sqlite {
+        async fn open(clock: TestClock) -> Self {
+            <Self as Harness>::open(clock).await
+        }
+
+        fn keys(&self) -> Arc<dyn Keys> {
+            self.store.clone()
+        }
+
+        fn other(&self) -> Arc<dyn Keys> {
+            self.other.clone()
+        }
+    }
+
     onward::conformance_suite!(Sqlite);
+    onward::key_conformance_suite!(Sqlite);
 }
 
 #[cfg(feature = "postgres")]
@@ -88,7 +117,22 @@ mod postgres {
         }
     }
 
+    impl KeysHarness for Postgres {
+        async fn open(clock: TestClock) -> Self {
+            <Self as Harness>::open(clock).await
+        }
+
+        fn keys(&self) -> Arc<dyn Keys> {
+            self.store.clone()
+        }
+
+        fn other(&self) -> Arc<dyn Keys> {
+            self.other.clone()
+        }
+    }
+
     onward::conformance_suite!(Postgres);
+    onward::key_conformance_suite!(Postgres);
 }
 
 #[cfg(feature = "postgres")]
@@ -122,7 +166,22 @@ mod pooler {
         }
     }
 
+    impl KeysHarness for Pooler {
+        async fn open(clock: TestClock) -> Self {
+            <Self as Harness>::open(clock).await
+        }
+
+        fn keys(&self) -> Arc<dyn Keys> {
+            self.store.clone()
+        }
+
+        fn other(&self) -> Arc<dyn Keys> {
+            self.other.clone()
+        }
+    }
+
     onward::conformance_suite!(Pooler);
+    onward::key_conformance_suite!(Pooler);
 }
 
 /// A case that the suite does not list would never execute.
@@ -135,7 +194,8 @@ fn every_case_is_in_the_suite() {
     for file in std::fs::read_dir(folder).unwrap() {
         for line in read(&file.unwrap().path()).lines() {
             let name = line.strip_prefix("pub async fn ");
-            let name = name.and_then(|rest| rest.strip_suffix("(stage: &Stage) {"));
+            let ends = ["(stage: &Stage) {", "(stage: &KeyStage) {"];
+            let name = name.and_then(|rest| ends.iter().find_map(|end| rest.strip_suffix(end)));
             if let Some(name) = name {
                 assert!(listed.contains(&name), "{name} is not listed");
             }

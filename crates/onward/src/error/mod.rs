@@ -13,7 +13,7 @@ pub use code::Code;
 
 use crate::limits::{NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::store::{self, Conflict, Outage};
-use crate::{Failure, RunId};
+use crate::{Failure, Key, RunId};
 
 /// What a call of the library could not do.
 ///
@@ -65,6 +65,12 @@ impl Error {
         error
     }
 
+    pub(crate) fn key_failed(key: &Key, failure: Failure) -> Self {
+        let mut error = Self::new(Code::KeyFailed).about(format!("{key:?}: {failure}"));
+        error.0.failure = Some(failure);
+        error
+    }
+
     pub(crate) fn invalid_id(text: &str) -> Self {
         Self::new(Code::InvalidId).about(format!("{text:?}"))
     }
@@ -100,7 +106,8 @@ impl Error {
         self.0.run
     }
 
-    /// What the run failed with, when the code is `run_failed`.
+    /// What the run failed with, when the code is `run_failed`, or the work of a key, when it is
+    /// `key_failed`.
     pub fn failure(&self) -> Option<&Failure> {
         self.0.failure.as_ref()
     }
@@ -160,6 +167,7 @@ impl From<Conflict> for Error {
             Conflict::KeyHeld { run, holder } => {
                 Self::new(Code::CopyConflict).of_run(run).about(format!("run {holder} has its key"))
             }
+            Conflict::StepKeyDiffers => Self::new(Code::CopyConflict),
             Conflict::Record { run } => Self::new(Code::HistoryMismatch).of_run(run),
         }
     }

@@ -1,11 +1,11 @@
 //! The form of what the databases keep in a column, alike in each.
 //!
-//! Owns: how an entry and an answered settle are written, and read back. Never knows a database.
+//! Owns: how an entry, what came of a step key and an answered settle are written, and read back. Never knows a database.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
 
-use super::Settled;
+use super::{KeyState, Settled, StepKey};
 use crate::{Entry, Failure, Json, Timestamp};
 
 /// Why a stored value cannot be read.
@@ -47,6 +47,29 @@ pub(super) fn entry(
         "arrived" => Ok(Entry::Arrived(Json::stored(body.ok_or_else(missing)?))),
         _ => Err(format!("no record is of kind {kind:?}").into()),
     }
+}
+
+/// Writes what came of a step key.
+pub(super) fn of_key_body(key: &StepKey) -> Result<Option<Cow<'_, str>>, serde_json::Error> {
+    Ok(match (&key.result, &key.failure) {
+        (Some(json), _) => Some(Cow::Borrowed(json.as_str())),
+        (None, Some(failure)) => Some(Cow::Owned(serde_json::to_string(failure)?)),
+        (None, None) => None,
+    })
+}
+
+/// A step key's state, and what came of it.
+pub(super) type KeyBody = (KeyState, Option<Json>, Option<Failure>);
+
+/// Reads what came of a step key in this state.
+pub(super) fn key_body(state: &str, body: Option<String>) -> Result<KeyBody, Unreadable> {
+    let known = KeyState::of(state).ok_or_else(|| format!("no key is {state:?}"))?;
+    let missing = || format!("a key that is {state:?} lacks its value");
+    Ok(match known {
+        KeyState::Held => (known, None, None),
+        KeyState::Done => (known, Some(Json::stored(body.ok_or_else(missing)?)), None),
+        KeyState::Failed => (known, None, Some(serde_json::from_str(&body.ok_or_else(missing)?)?)),
+    })
 }
 
 /// How an answered settle is kept.

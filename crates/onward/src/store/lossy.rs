@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Import, Imported, Inbox, Lease, NewRun,
-    NewSignal, NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Settle, Settled,
-    Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
-    WholeRun,
+    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Import, Imported, Inbox, KeyAnswer,
+    KeyLease, Keys, Lease, NewRun, NewSignal, NewWorker, Outage, Portable, Prune, Pruned, Query,
+    RunPage, Settle, SettleKey, Settled, Signalled, Started, Stats, StepKey, StepKeyPage, Store,
+    Sweep, Swept, TakeKey, Topic, Transact, Transacted, Waiter, Which, WholeRun,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -401,9 +401,64 @@ impl Store for LossyStore {
         self.counted(self.inner.stats())
     }
 
+    fn keys(&self) -> Option<&dyn Keys> {
+        self.inner.keys()?;
+        Some(self)
+    }
+
     fn portable(&self) -> Option<&dyn Portable> {
         self.inner.portable()?;
         Some(self)
+    }
+}
+
+impl LossyStore {
+    fn on_keys<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Keys) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match self.inner.keys() {
+            Some(keys) => verb(keys),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+}
+
+impl Keys for LossyStore {
+    fn take_key(&self, take: TakeKey) -> Answer<'_, KeyAnswer> {
+        self.on_keys(|keys| self.write(|| keys.take_key(take)))
+    }
+
+    fn renew_key(&self, lease: KeyLease, lease_ms: i64) -> Answer<'_, ()> {
+        self.on_keys(|keys| self.write(|| keys.renew_key(lease, lease_ms)))
+    }
+
+    fn settle_key(&self, lease: KeyLease, settle: SettleKey) -> Answer<'_, ()> {
+        self.on_keys(|keys| self.write(|| keys.settle_key(lease, settle)))
+    }
+
+    fn release_key(&self, key: String) -> Answer<'_, bool> {
+        self.on_keys(|keys| self.write(|| keys.release_key(key)))
+    }
+
+    fn step_key(&self, key: String) -> Answer<'_, Option<StepKey>> {
+        self.on_keys(|keys| keys.step_key(key))
+    }
+
+    fn step_keys(&self, after: Option<String>, limit: usize) -> Answer<'_, StepKeyPage> {
+        self.on_keys(|keys| keys.step_keys(after, limit))
+    }
+
+    fn key_duplicates(&self, key: String) -> Answer<'_, Duplicates> {
+        self.on_keys(|keys| keys.key_duplicates(key))
+    }
+
+    fn import_key(&self, key: StepKey) -> Answer<'_, bool> {
+        self.on_keys(|keys| self.write(|| keys.import_key(key)))
+    }
+
+    fn wait_key(&self, key: &str) -> Option<Waiter> {
+        self.inner.keys()?.wait_key(key)
     }
 }
 

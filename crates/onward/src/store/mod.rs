@@ -5,7 +5,7 @@
 //! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
 //! `rules` hold those that must be taken inside a transaction), and calls nobody.
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod column;
 mod hub;
 #[cfg(any(feature = "conformance", feature = "testing"))]
@@ -14,10 +14,13 @@ mod memory;
 mod portable;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 pub(crate) mod rules;
 pub(crate) mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+pub(crate) mod step_key;
 mod transact;
 mod verb;
 
@@ -35,11 +38,17 @@ pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 pub(crate) use postgres::signal_said;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
+#[cfg(feature = "redis")]
+pub use redis::{RedisKeys, RedisOptions};
 pub use signal::{Inbox, NewSignal, Signal, Signalled};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::{signal_inside, start_inside};
+pub use step_key::{
+    KeyAnswer, KeyBusy, KeyEnd, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey,
+    StepKeyPage, TakeKey,
+};
 #[cfg(feature = "postgres")]
 pub use transact::PostgresBody;
 #[cfg(feature = "sqlite")]
@@ -172,6 +181,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Counts of runs by state and queue, and the workers, without those known to be dead.
     fn stats(&self) -> Answer<'_, Stats>;
 
+    /// The store as one that keeps step keys, if it does. No I/O.
+    fn keys(&self) -> Option<&dyn Keys> {
+        None
+    }
+
     /// The store as one whose runs can be taken to another store, if they can. No I/O.
     fn portable(&self) -> Option<&dyn Portable> {
         None
@@ -233,6 +247,8 @@ pub enum Conflict {
         /// The run that has the key.
         holder: RunId,
     },
+    /// A step key to add is there, and is not the same.
+    StepKeyDiffers,
     /// The holder itself wrote another record there, or would go on as a run that is there: a
     /// fault of the engine.
     Record {
@@ -287,6 +303,7 @@ impl fmt::Display for Conflict {
             Conflict::KeyHeld { run, holder } => {
                 write!(f, "run {holder} has the key of run {run}")
             }
+            Conflict::StepKeyDiffers => f.write_str("the step key is there, and differs"),
             Conflict::Record { run } => write!(f, "run {run} has another record there"),
         }
     }

@@ -15,7 +15,7 @@ use onward::store::{SqliteOptions, SqliteStore};
 #[cfg(feature = "postgres")]
 use crate::database::{self, Schema};
 
-pub(crate) struct Memory(Arc<MemoryStore>);
+pub(crate) struct Memory(pub(crate) Arc<MemoryStore>);
 
 impl Harness for Memory {
     async fn open(clock: TestClock) -> Self {

@@ -8,6 +8,7 @@ mod portable;
 mod settle;
 mod signal;
 mod start;
+mod step_key;
 mod sweep;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -39,6 +40,7 @@ struct State {
     workers: BTreeMap<WorkerId, WorkerRow>,
     /// By workflow and key.
     keys: HashMap<(String, String), KeyRow>,
+    step_keys: step_key::StepKeys,
 }
 
 /// A run and what belongs to it.
@@ -240,6 +242,10 @@ impl Store for MemoryStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.read(|state| Ok(state.stats()))
+    }
+
+    fn keys(&self) -> Option<&dyn Keys> {
+        Some(self)
     }
 
     fn portable(&self) -> Option<&dyn Portable> {

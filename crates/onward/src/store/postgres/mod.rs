@@ -31,6 +31,7 @@ mod signal;
 mod sql;
 mod start;
 mod starting;
+mod step_key;
 mod sweep;
 mod transact;
 mod tx;
@@ -282,6 +283,10 @@ impl Store for PostgresStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.home.answer(look::stats(Arc::clone(&self.shared)))
+    }
+
+    fn keys(&self) -> Option<&dyn Keys> {
+        Some(self)
     }
 
     fn portable(&self) -> Option<&dyn Portable> {

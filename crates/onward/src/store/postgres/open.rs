@@ -16,8 +16,11 @@ use crate::store::Error as StoreError;
 use crate::{Clock as _, Code, Error, SystemClock, Timestamp};
 
 /// The schema's migrations in order; the database says how many it has had.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_signals.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_signals.sql"),
+    include_str!("migrations/0003_step_keys.sql"),
+];
 
 /// The store's functions, written anew with every migration.
 const FUNCTIONS: &[&str] = &[

@@ -208,7 +208,7 @@ impl Columns<'_> {
         text.map(|text| serde_json::from_str(&text)).transpose().map_err(Fault::data)
     }
 
-    fn time(&mut self) -> Result<Timestamp, Fault> {
+    pub(super) fn time(&mut self) -> Result<Timestamp, Fault> {
         self.take().map(Timestamp::from_millis)
     }
 
@@ -230,11 +230,11 @@ impl Columns<'_> {
         Ok(run.map(|run| Parent { run, step: step.unwrap_or_default(), detached }))
     }
 
-    fn small(&mut self) -> Result<u32, Fault> {
+    pub(super) fn small(&mut self) -> Result<u32, Fault> {
         u32::try_from(self.take::<i32>()?).map_err(Fault::data)
     }
 
-    fn unsigned(&mut self) -> Result<u64, Fault> {
+    pub(super) fn unsigned(&mut self) -> Result<u64, Fault> {
         u64::try_from(self.take::<i64>()?).map_err(Fault::data)
     }
 }

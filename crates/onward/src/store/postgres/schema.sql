@@ -127,6 +127,34 @@ table signals (
 CREATE UNIQUE INDEX signals_key ON onward.signals USING btree (run, name, key);
 CREATE UNIQUE INDEX signals_pkey ON onward.signals USING btree (run, no);
 
+table step_key_duplicates (
+    no bigint not null generated always as identity,
+    token bigint not null,
+    holder text collate "C" not null,
+    at bigint not null,
+    caller text not null,
+    same_input boolean not null
+);
+CREATE UNIQUE INDEX step_key_duplicates_pkey ON onward.step_key_duplicates USING btree (no);
+CREATE UNIQUE INDEX step_key_duplicates_token_holder_key ON onward.step_key_duplicates USING btree (token, holder);
+
+table step_keys (
+    key text collate "C" not null,
+    token bigint not null generated always as identity,
+    state text collate "C" not null,
+    holder text collate "C" not null,
+    attempt integer not null,
+    caller text not null,
+    fingerprint bytea,
+    body text,
+    taken_at bigint not null,
+    settled_at bigint,
+    until bigint,
+    duplicates bigint not null
+);
+CREATE UNIQUE INDEX step_keys_pkey ON onward.step_keys USING btree (key);
+CREATE INDEX step_keys_until ON onward.step_keys USING btree (until) WHERE (until IS NOT NULL);
+
 table tags (
     name text collate "C" not null,
     value text collate "C" not null,

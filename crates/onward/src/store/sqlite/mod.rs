@@ -23,6 +23,7 @@ mod row;
 mod settle;
 mod signal;
 mod start;
+mod step_key;
 mod sweep;
 mod transact;
 mod tx;
@@ -305,6 +306,10 @@ impl Store for SqliteStore {
             stats.workers.retain(|worker| !alive.is_dead(worker.id));
             Ok(stats)
         })
+    }
+
+    fn keys(&self) -> Option<&dyn Keys> {
+        Some(self)
     }
 
     fn portable(&self) -> Option<&dyn Portable> {

@@ -205,13 +205,13 @@ pub(super) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Fault> {
 }
 
 /// Reads the columns of a row one after the other.
-struct Columns<'r, 's> {
-    row: &'r rusqlite::Row<'s>,
-    next: usize,
+pub(super) struct Columns<'r, 's> {
+    pub(super) row: &'r rusqlite::Row<'s>,
+    pub(super) next: usize,
 }
 
 impl Columns<'_, '_> {
-    fn take<T: FromSql>(&mut self) -> Result<T, Fault> {
+    pub(super) fn take<T: FromSql>(&mut self) -> Result<T, Fault> {
         let value = self.row.get(self.next)?;
         self.next += 1;
         Ok(value)
@@ -226,11 +226,11 @@ impl Columns<'_, '_> {
         self.take::<String>()?.parse().map_err(Fault::data)
     }
 
-    fn time(&mut self) -> Result<Timestamp, Fault> {
+    pub(super) fn time(&mut self) -> Result<Timestamp, Fault> {
         self.take().map(Timestamp::from_millis)
     }
 
-    fn time_or_none(&mut self) -> Result<Option<Timestamp>, Fault> {
+    pub(super) fn time_or_none(&mut self) -> Result<Option<Timestamp>, Fault> {
         Ok(self.take::<Option<i64>>()?.map(Timestamp::from_millis))
     }
 
@@ -248,7 +248,7 @@ impl Columns<'_, '_> {
         Ok(run.map(|run| Parent { run, step: step.unwrap_or_default(), detached }))
     }
 
-    fn unsigned(&mut self) -> Result<u64, Fault> {
+    pub(super) fn unsigned(&mut self) -> Result<u64, Fault> {
         u64::try_from(self.take::<i64>()?).map_err(Fault::data)
     }
 }

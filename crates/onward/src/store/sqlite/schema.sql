@@ -153,6 +153,38 @@ CREATE TABLE onward_signals (
 
 CREATE UNIQUE INDEX onward_signals_key on onward_signals (run, name, key);
 
+CREATE TABLE onward_step_key_duplicates (
+    no integer primary key,
+    token integer not null,
+    holder text not null,
+    at integer not null,
+    caller text not null,
+    same_input integer not null
+) strict;
+
+CREATE UNIQUE INDEX onward_step_key_duplicates_holder
+on onward_step_key_duplicates (token, holder);
+
+CREATE TABLE onward_step_keys (
+    token integer primary key autoincrement,
+    key text not null,
+    state text not null,
+    holder text not null,
+    attempt integer not null,
+    caller text not null,
+    fingerprint blob,
+    body text,
+    taken_at integer not null,
+    settled_at integer,
+    until integer,
+    duplicates integer not null
+) strict;
+
+CREATE UNIQUE INDEX onward_step_keys_key on onward_step_keys (key);
+
+CREATE INDEX onward_step_keys_until on onward_step_keys (until)
+where until is not null;
+
 CREATE TABLE onward_tags (
     name text not null,
     value text not null,
@@ -176,4 +208,6 @@ where lost_at is null;
 
 CREATE INDEX onward_workers_lost on onward_workers (lost_at)
 where lost_at is not null;
+
+CREATE TABLE sqlite_sequence(name,seq);
 

@@ -1,0 +1,3 @@
+-- Forgets those that came second with a key that is forgotten.
+delete from onward.step_key_duplicates
+where token = $1

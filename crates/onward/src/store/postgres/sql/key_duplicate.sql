@@ -1,0 +1,5 @@
+-- Keeps one that came second. One holder counts once, however often it asks.
+insert into onward.step_key_duplicates (token, holder, at, caller, same_input)
+values ($1, $2, $3, $4, $5)
+on conflict do nothing
+returning no

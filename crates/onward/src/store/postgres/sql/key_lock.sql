@@ -1,0 +1,2 @@
+-- Follows key_by_name.sql: nobody else changes it before this transaction ends.
+for update

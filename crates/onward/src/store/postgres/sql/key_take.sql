@@ -1,0 +1,5 @@
+-- Takes a key that is free, under a token of its own. Of two that do so at once one is refused.
+insert into onward.step_keys
+    (key, state, holder, attempt, caller, fingerprint, taken_at, until, duplicates)
+values ($1, 'held', $2, $3, $4, $5, $6, $7, 0)
+returning token

@@ -1,0 +1,15 @@
+-- A step key.
+select
+    key,
+    state,
+    holder,
+    attempt,
+    caller,
+    token,
+    fingerprint,
+    body,
+    taken_at,
+    settled_at,
+    until,
+    duplicates
+from onward_step_keys

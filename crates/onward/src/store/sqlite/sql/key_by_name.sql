@@ -1,0 +1,2 @@
+-- Follows key.sql: the key of this name, free or not.
+where key = ?1

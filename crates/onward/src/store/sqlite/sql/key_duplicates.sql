@@ -1,0 +1,8 @@
+-- Those that came second with a key, newest first.
+select
+    at,
+    caller,
+    same_input
+from onward_step_key_duplicates
+where token = ?1
+order by no desc

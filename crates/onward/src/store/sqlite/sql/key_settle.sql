@@ -1,0 +1,8 @@
+-- Keeps what came of a hold.
+update onward_step_keys
+set
+    state = ?2,
+    body = ?3,
+    settled_at = ?4,
+    until = ?5
+where token = ?1
