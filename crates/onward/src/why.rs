@@ -118,6 +118,9 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
         Some(Waits::Start) => "its start time".to_owned(),
         Some(Waits::Timer { step }) => format!("the timer {step:?}"),
         Some(Waits::Retry { step, try_number }) => format!("try {try_number} of step {step:?}"),
+        Some(Waits::Key { step, key }) => {
+            format!("the key {key:?} of step {step:?}, which is held elsewhere")
+        }
         Some(Waits::Signal { name }) => format!("the signal {name:?}"),
         Some(Waits::Child { run }) => format!("the end of its child {run}"),
         Some(Waits::Backoff { crashes }) => {
@@ -239,6 +242,10 @@ mod tests {
         assert_eq!(timer, format!("It waits for the timer {step}, {at}"));
         let retry = waits(Waits::Retry { step: name, try_number: 3 }, later);
         assert_eq!(retry, format!("It waits for try 3 of step {step}, {at}"));
+        let key = waits(Waits::Key { step: "ocr".to_owned(), key: "k".to_owned() }, later);
+        let held =
+            format!("It waits for the key \"k\" of step {step}, which is held elsewhere, {at}");
+        assert_eq!(key, held);
         let backoff = waits(Waits::Backoff { crashes: 4 }, later);
         assert_eq!(backoff, format!("It waits for the pause after 4 workers died in it, {at}"));
         let signal = Waits::Signal { name: "approved".to_owned() };

@@ -22,6 +22,7 @@ use crate::RunId;
 #[derive(Clone)]
 pub struct Step {
     pub(super) id: Arc<str>,
+    pub(super) fence: Option<u64>,
     pub(super) run: RunId,
     pub(super) try_number: u32,
     pub(super) cancelled: watch::Receiver<bool>,
@@ -29,7 +30,8 @@ pub struct Step {
 
 impl Step {
     /// The step's id: `{run id}/{step name}`, with `#2` for the second step of that name. It is
-    /// the same over all tries, crashes and machines: hand it on as the idempotency key.
+    /// the same over all tries, crashes and machines: hand it on as the idempotency key. That of a
+    /// step with a [`key`](crate::StepFuture::key) derives from the key, and is the same over runs.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -37,6 +39,21 @@ impl Step {
     /// The number of this try, from 1.
     pub fn try_number(&self) -> u32 {
         self.try_number
+    }
+
+    /// The fencing token of the step's key, if it has one. It rises with every hold of a key: an
+    /// outside system that remembers the highest it saw can refuse a holder that was believed dead.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn put(_: &str, _fence: Option<u64>) -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn workflow(ctx: Ctx, file: String) -> Result<(), Failure> {
+    /// let put = ctx.step("put", async |step| put(&file, step.fence()).await);
+    /// put.key(format!("put-{file}")).await
+    /// # }
+    /// ```
+    pub fn fence(&self) -> Option<u64> {
+        self.fence
     }
 
     /// The run's id.

@@ -164,7 +164,7 @@ impl<O> Future for ChildStarted<O> {
                 let advice = Code::HistoryFull.advice();
                 return Poll::Ready(Err(Failure::engine(Code::HistoryFull, advice)));
             }
-            Told::Wait | Told::Proceed | Told::Failed(_) => {}
+            Told::Wait | Told::Proceed | Told::Failed(_) | Told::Key(_) => {}
         }
         Poll::Pending
     }

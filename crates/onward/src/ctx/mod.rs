@@ -30,6 +30,7 @@ pub use child::{Child, ChildResult, ChildStarted, StartChild};
 pub use signal::{SignalFuture, SignalWithin};
 pub use sleep::Sleep;
 pub use step::StepFuture;
+pub(crate) use step::recordable;
 pub use transaction::TransactionFuture;
 
 use crate::driver::board::Board;

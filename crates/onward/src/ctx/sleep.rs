@@ -70,8 +70,8 @@ impl Future for Sleep {
                 let advice = Code::HistoryFull.advice();
                 self.board.trouble(Code::HistoryFull, advice.to_owned());
             }
-            // Only a transaction is told that it failed.
-            Told::Wait | Told::Failed(_) => {}
+            // Only a transaction is told that it failed, and only a step of its key.
+            Told::Wait | Told::Failed(_) | Told::Key(_) => {}
         }
         Poll::Pending
     }

@@ -4,6 +4,8 @@
 //! store: results go to the board, and come back when it is their turn. A transaction goes to the
 //! board as a whole, and so does its record.
 
+mod keyed;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
@@ -17,6 +19,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::keyed::Keyed;
 use super::body::Step;
 use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told, Transaction};
 use crate::driver::past::PastStep;
@@ -48,6 +51,7 @@ pub struct StepFuture<'a, T> {
     retry: Option<Retry>,
     timeout: Option<Duration>,
     mode: Mode,
+    keyed: Option<Box<Keyed>>,
     body: Body<'a, T>,
     misuse: Option<Failure>,
     asked: Option<Asked>,
@@ -124,6 +128,7 @@ where
             retry: None,
             timeout: None,
             mode: Mode::AtLeastOnce,
+            keyed: None,
             body,
             misuse,
             asked: None,
@@ -237,6 +242,11 @@ where
                 self.proceed();
                 Poll::Pending
             }
+            Told::Key(told) => {
+                self.heed_key(told);
+                self.proceed();
+                Poll::Pending
+            }
             Told::Failed(failure) => {
                 let began_at = asked.began_at;
                 self.fail(failure, began_at);
@@ -246,27 +256,32 @@ where
     }
 
     fn ask(&mut self, waker: &Waker) -> Result<(), Failure> {
-        let step: Arc<str> = match &self.explicit {
-            None => step_id::numbered(&self.name, self.number).into(),
-            Some(id) => step_id::explicit(&self.name, id).into(),
-        };
-        if self.explicit.is_some() && !self.board.take_explicit(&step) {
+        let step = self.recorded_name(match &self.explicit {
+            None => step_id::numbered(&self.name, self.number),
+            Some(id) => step_id::explicit(&self.name, id),
+        })?;
+        if self.explicit.is_some() && !self.board.take_explicit(step_id::base(&step)) {
             let message = format!("{step:?}: {}", Code::StepIdTaken.advice());
             return Err(Failure::engine(Code::StepIdTaken, message));
         }
         let (leaf, known) = self.board.ask(&step, LeafKind::Step, waker);
+        self.check_key(&step, &known);
         self.asked = Some(Asked::new(leaf, step, known));
         Ok(())
     }
 
-    /// Makes the body, unless something has to come before it: the rest of a pause, the record
-    /// of an at-most-once begin, or the verdict on one that was interrupted.
+    /// Makes the body, unless something has to come before it: the rest of a pause, the key, the
+    /// record of an at-most-once begin, or the verdict on one that was interrupted.
     fn begin(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         let now = self.board.store.clock().now();
         if let Some(next_at) = asked.next_at.take().filter(|next_at| *next_at > now) {
             return self.board.pause(asked.leaf, next_at);
         }
+        if self.takes_key() {
+            return;
+        }
+        let Some(asked) = &mut self.asked else { return };
         let first = *asked.first_began_at.get_or_insert(now);
         if self.mode == Mode::AtMostOnce {
             match asked.begun {
@@ -288,7 +303,8 @@ where
         let Some(asked) = &mut self.asked else { return };
         asked.began_at = now;
         let step = Step {
-            id: format!("{}/{}", self.board.run, asked.step).into(),
+            id: asked.outside_id(self.board.run, self.keyed.as_deref()),
+            fence: self.keyed.as_ref().and_then(|keyed| keyed.token()),
             run: self.board.run,
             try_number: asked.try_number,
             cancelled: self.board.cancelled(),
@@ -345,7 +361,7 @@ where
         match (recordable(value), &self.asked) {
             (Ok((value, json)), Some(asked)) => {
                 self.kept = Some(Ok(value));
-                self.board.report(asked.draft(Entry::Done(json), began_at), Then::Record);
+                self.report(asked.draft(Entry::Done(json), began_at), Then::Record);
             }
             (Err(failure), _) => self.fail(failure, began_at),
             (Ok(_), None) => {}
@@ -371,16 +387,18 @@ where
             let draft = asked.draft(Entry::TryFailed { failure, next_at }, began_at);
             asked.try_number += 1;
             asked.begun = Begun::No;
-            self.board.report(draft, Then::Pause(next_at));
+            self.report(draft, Then::Pause(next_at));
         } else {
             let failure = failure.at_step(&asked.step);
             self.kept = Some(Err(failure.clone()));
-            self.board.report(asked.draft(Entry::Failed(failure), began_at), Then::Record);
+            let draft = asked.draft(Entry::Failed(failure), began_at);
+            self.report(draft, Then::Record);
         }
     }
 
     fn take(&mut self, record: Option<Record>) -> Poll<Result<T, Failure>> {
         let Some(asked) = self.asked.take() else { return Poll::Pending };
+        let recorded_as = record.as_ref().map(|record| record.step.clone());
         match record.map(|record| record.entry) {
             None => {
                 let failed = matches!(self.kept, Some(Err(_)));
@@ -400,8 +418,9 @@ where
                 }
             },
             Some(Entry::Failed(failure)) => {
-                self.board.failed(Some(&asked.step));
-                Poll::Ready(Err(failure.at_step(&asked.step)))
+                let step = recorded_as.map_or(asked.step, Arc::from);
+                self.board.failed(Some(&step));
+                Poll::Ready(Err(failure.at_step(&step)))
             }
             Some(other) => {
                 let found = other.kind();
@@ -447,6 +466,7 @@ impl<T> Drop for StepFuture<'_, T> {
     fn drop(&mut self) {
         // The body goes first: its drop may still look at the run.
         self.executing = None;
+        self.keyed = None;
         if let Some(asked) = &self.asked {
             self.board.forget(asked.leaf);
         }
@@ -470,7 +490,7 @@ fn chance() -> f64 {
 }
 
 /// A result as it is recorded, and read back from that.
-pub(super) fn recordable<T>(value: &T) -> Result<(T, Json), Failure>
+pub(crate) fn recordable<T>(value: &T) -> Result<(T, Json), Failure>
 where
     T: Serialize + DeserializeOwned,
 {

@@ -49,6 +49,7 @@ impl Driver {
                 }
             }
         }
+        self.free_keys().await;
         if self.let_transactions_end().await.is_err() {
             return Drove::LeaseLost;
         }

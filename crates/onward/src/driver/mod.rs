@@ -5,13 +5,14 @@
 //! that led to it are durable.
 //!
 //! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
-//! store), `transact` (transactions on their way), `child` (children on their way), `inbox` (signals
-//! that come in) and `finish` (how an attempt ends).
+//! store), `transact` (transactions on their way), `child` (children on their way), `keyed` (keys of
+//! steps), `inbox` (signals that come in) and `finish` (how an attempt ends).
 
 pub(crate) mod board;
 mod child;
 mod finish;
 mod inbox;
+mod keyed;
 pub(crate) mod past;
 mod round;
 mod send;
@@ -30,6 +31,7 @@ use self::board::{Board, Child, Known};
 use self::child::Starting;
 pub(crate) use self::finish::output;
 use self::inbox::Hearing;
+use self::keyed::KeyWork;
 use self::past::Past;
 use self::round::Round;
 use self::send::InFlight;
@@ -38,6 +40,7 @@ use self::transact::Transactions;
 use self::wake::{FunctionWaker, Here, Wakes};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
+use crate::keyed::KeyPlace;
 use crate::store::{self, BoxFuture, Claimed, End, Lease, Settle, Store};
 use crate::watch::{Engaged, Watch};
 use crate::worker::tenure::Tenure;
@@ -94,6 +97,7 @@ impl Control {
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) keys: KeyPlace,
     pub(crate) tenure: Arc<Tenure>,
     pub(crate) build: Arc<str>,
     pub(crate) linger: Duration,
@@ -148,6 +152,7 @@ pub(crate) struct Driver {
     eager: Option<Record>,
     in_flight: Option<InFlight>,
     transactions: Transactions,
+    key_work: KeyWork,
     /// Children that are to be started, and those whose start is on its way.
     to_start: Vec<Child>,
     starting: Option<Starting>,
@@ -242,6 +247,7 @@ impl Driver {
             eager: None,
             in_flight: None,
             transactions: Transactions::new(),
+            key_work: KeyWork::new(),
             to_start: Vec::new(),
             starting: None,
             signals_seen: run.signals,
@@ -268,6 +274,7 @@ impl Driver {
             }
             self.send();
             self.transact();
+            self.work_on_keys();
             self.start_children();
             self.watch_inbox();
             if let Some(verdict) = self.is_over() {
@@ -307,7 +314,8 @@ impl Driver {
     /// Whether nothing is left to do in this attempt: it was told to stop and no body is
     /// executing, or all it waits for are times that lie ahead.
     fn is_over(&mut self) -> Option<Verdict> {
-        if self.in_flight.is_some() || !self.transactions.is_empty() {
+        let working = !self.transactions.is_empty() || !self.key_work.is_empty();
+        if self.in_flight.is_some() || working {
             return None;
         }
         if let Some(stopping) = &self.stopping {
@@ -365,6 +373,9 @@ impl Driver {
             return Poll::Ready(answer);
         }
         if let Poll::Ready(answer) = self.poll_transactions(cx) {
+            return Poll::Ready(answer);
+        }
+        if let Poll::Ready(answer) = self.poll_keys(cx) {
             return Poll::Ready(answer);
         }
         if let Poll::Ready(answer) = self.poll_starting(cx) {

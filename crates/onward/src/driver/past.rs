@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::limits::MISMATCH_LISTED_MAX;
+use crate::model::step_id;
 use crate::{Entry, Record, Timestamp};
 
 /// What is recorded of one step.
@@ -20,10 +21,22 @@ pub(crate) struct PastStep {
     pub(crate) next_at: Option<Timestamp>,
     /// Whether an at-most-once try began and nothing is known of its end.
     pub(crate) open: bool,
+    /// The name that it was recorded under last, if that has a key.
+    keyed_as: Option<String>,
+    /// Whether this build recorded it, and nothing since lets the function go another way.
+    pub(crate) same_way: bool,
     /// The attempt that made the latest record, and its place.
     attempt: u32,
     seq: u64,
     foreign: bool,
+}
+
+impl PastStep {
+    /// The name that the step was recorded under, if it was, where `step` is how it is asked for.
+    pub(crate) fn recorded_as<'a>(&'a self, step: &'a str) -> Option<&'a str> {
+        let name = self.keyed_as.as_deref().unwrap_or_else(|| step_id::base(step));
+        (self.attempt > 0).then_some(name)
+    }
 }
 
 /// The records that nobody has asked for yet.
@@ -71,10 +84,12 @@ impl Past {
     }
 
     fn add(&mut self, record: Record) {
-        let step = match self.steps.get_mut(&record.step) {
+        let name = step_id::base(&record.step);
+        let step = match self.steps.get_mut(name) {
             Some(step) => step,
-            None => self.steps.entry(record.step.clone()).or_default(),
+            None => self.steps.entry(name.to_owned()).or_default(),
         };
+        step.keyed_as = (name != record.step).then(|| record.step.clone());
         step.attempt = record.attempt;
         step.seq = record.seq;
         step.foreign |= record.foreign;
@@ -99,7 +114,12 @@ impl Past {
 
     /// Hands out what is known of a step that a future asks for.
     pub(crate) fn take(&mut self, step: &str) -> Option<PastStep> {
-        self.steps.remove(step)
+        let mut known = self.steps.remove(step_id::base(step))?;
+        // The latest attempt is the one that executes.
+        let here = self.builds.last_key_value().map(|(_, build)| build);
+        let retried = self.voided_seq.is_some_and(|voided| known.seq > voided);
+        known.same_way = here.is_some() && self.builds.get(&known.attempt) == here && !retried;
+        Some(known)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

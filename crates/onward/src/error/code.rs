@@ -92,6 +92,10 @@ codes! {
         "This key was used with another input. Use another key, or send the same input.";
     KeyTaken = "key_taken", false,
         "This key is in use and the caller asked to be refused in that case.";
+    KeyFailed = "key_failed", false,
+        "The work under this key failed; the failure says why. Its key is free, unless that is kept.";
+    KeysUnsupported = "keys_unsupported", false,
+        "This store keeps no step keys. Use another, or name a place for them when it is opened.";
     RunNotFound = "run_not_found", false,
         "There is no such run in this store. It may have been pruned.";
     KeyNotFound = "key_not_found", false,
@@ -170,6 +174,8 @@ codes! {
         "The process died ten times in a row in this run. Mend it, deploy, or retry the run.";
     HistoryMismatch = "history_mismatch", false,
         "The function asks for other steps than it recorded. Make it deterministic, deploy.";
+    KeyChanged = "key_changed", false,
+        "A step has another key than it was recorded with. Do not make keys from clocks or chance.";
     ForeignAwait = "foreign_await", false,
         "The function awaited something that is not from ctx, and replay went another way.";
     CorruptRecord = "corrupt_record", false,

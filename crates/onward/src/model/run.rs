@@ -122,6 +122,13 @@ pub enum Waits {
         /// The number of the try that comes next.
         try_number: u32,
     },
+    /// A step's key, which is held elsewhere. It looks again in a while, or is woken sooner.
+    Key {
+        /// The step's name.
+        step: String,
+        /// The key.
+        key: String,
+    },
     /// A pause after its worker died, before it is claimed again.
     Backoff {
         /// How often in a row its worker died.

@@ -7,6 +7,7 @@
 //! for the first step of that name, `#2` for the second, or `#=id` for an explicit id. `#`, `%`
 //! and a leading `$` in a name are escaped, so that no name can imitate another's number or one
 //! of the engine's own steps. An id that would grow too long ends in a hash of the whole instead.
+//! A step with a key is recorded with it, as `…#@key`: so a key that differs on replay is seen.
 
 use std::fmt::Write as _;
 
@@ -19,6 +20,9 @@ const RUN_PART_BYTES: usize = 37;
 
 /// The longest step part of an id.
 const STEP_PART_BYTES_MAX: usize = STEP_ID_BYTES_MAX - RUN_PART_BYTES;
+
+/// Bytes that a key takes in a step part at the least: the mark and a hash.
+const KEY_PART_BYTES_MIN: usize = 35;
 
 /// Bytes of a signal's number and the mark before it.
 const SIGNAL_NUMBER_BYTES: usize = 21;
@@ -64,6 +68,30 @@ pub(crate) fn engine_numbered(name: &str, number: u32) -> String {
     if number > 1 { format!("{name}#{number}") } else { name.to_owned() }
 }
 
+/// The step part under which a step with a key is recorded.
+pub(crate) fn keyed(base: &str, key: &str) -> String {
+    let mut id = within(base.to_owned(), STEP_PART_BYTES_MAX - KEY_PART_BYTES_MIN);
+    id.push_str("#@");
+    let plain = escaped(key);
+    if id.len() + plain.len() <= STEP_PART_BYTES_MAX {
+        id.push_str(&plain);
+    } else {
+        id.push('~');
+        push_hash(&mut id, key);
+    }
+    id
+}
+
+/// The step part without its key.
+pub(crate) fn base(step: &str) -> &str {
+    step.split_once("#@").map_or(step, |(base, _)| base)
+}
+
+/// The whole id of a step that has this key, whatever its run: no run's id begins like it.
+pub(crate) fn of_key(key: &str) -> String {
+    within(format!("key/{}", escaped(key)), STEP_ID_BYTES_MAX)
+}
+
 fn escaped(name: &str) -> String {
     let mut id = String::with_capacity(name.len() + 4);
     for (place, byte) in name.bytes().enumerate() {
@@ -87,14 +115,17 @@ fn within(id: String, bytes_max: usize) -> String {
     if id.len() <= bytes_max {
         return id;
     }
-    let hash = Sha256::digest(id.as_bytes());
-    let mut short = id;
+    let mut short = id.clone();
     short.truncate(bytes_max - 34);
     short.push_str("#~");
-    hash[..16].iter().for_each(|byte| {
-        let _ = write!(short, "{byte:02x}");
-    });
+    push_hash(&mut short, &id);
     short
+}
+
+fn push_hash(id: &mut String, of: &str) {
+    Sha256::digest(of.as_bytes())[..16].iter().for_each(|byte| {
+        let _ = write!(id, "{byte:02x}");
+    });
 }
 
 #[cfg(test)]
@@ -114,6 +145,31 @@ mod tests {
         assert_ne!(numbered("save#=1", 1), explicit("save", "1"));
         assert_ne!(numbered("$sleep", 1), engine_numbered("$sleep", 1));
         assert_ne!(numbered("%23", 1), numbered("#", 1));
+    }
+
+    #[test]
+    fn a_key_is_told_from_its_step() {
+        let (save, long) = (numbered("save", 2), "k".repeat(500));
+        assert_eq!(keyed(&save, "order-7"), "save#2#@order-7");
+        for key in ["order-7", "a#@b", " edges ", "naïve", &long] {
+            assert_eq!(base(&keyed(&save, key)), save);
+            assert_ne!(keyed(&save, key), keyed(&save, "order-8"));
+        }
+        assert_ne!(keyed(&save, &long), keyed(&save, &"k".repeat(501)));
+        assert_ne!(numbered("save#@order-7", 1), keyed("save", "order-7"));
+        let far = keyed(&numbered(&"n".repeat(400), 1), &long);
+        assert!(far.len() <= STEP_PART_BYTES_MAX && base(&far).len() < far.len());
+    }
+
+    #[test]
+    fn the_id_of_a_key_is_header_safe_and_bounded() {
+        assert_eq!(of_key("welcome-7"), "key/welcome-7");
+        for key in ["naïve ☃", "tab\tnew", &"long ".repeat(100)] {
+            let id = of_key(key);
+            assert!(id.len() <= STEP_ID_BYTES_MAX, "{id}");
+            assert!(id.bytes().all(|b| (b' '..=b'~').contains(&b)), "{id}");
+        }
+        assert_ne!(of_key(&"a".repeat(500)), of_key(&"a".repeat(501)));
     }
 
     #[test]

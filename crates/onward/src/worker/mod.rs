@@ -27,6 +27,7 @@ use crate::client::Inner;
 use crate::driver::{self, Control, Drove, Handler, Setting, Stop};
 use crate::ending::Endings;
 use crate::error::check_name;
+use crate::keyed::KeyPlace;
 use crate::limits::{
     CANCEL_GRACE_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, LEASE_DEFAULT, LEASE_MIN,
     LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
@@ -158,6 +159,7 @@ impl WorkerBuilder {
         let build = self.build.clone().unwrap_or_else(|| build::of_executable().to_owned());
         let shared = Arc::new(Shared {
             store: Arc::clone(&self.client.store),
+            keys: self.client.keys.clone(),
             workflows: self.handlers.keys().cloned().collect(),
             handlers: self.handlers,
             queues: self.queues,
@@ -278,6 +280,7 @@ impl fmt::Debug for WorkerBuilder {
 /// What the parts of one worker share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
+    keys: KeyPlace,
     handlers: HashMap<String, Handler>,
     workflows: Vec<String>,
     queues: Vec<String>,
@@ -368,6 +371,7 @@ impl Shared {
         reserved.place.enter(claimed.lease, Arc::clone(&control));
         let setting = Setting {
             store: Arc::clone(&self.store),
+            keys: self.keys.clone(),
             tenure: Arc::clone(&reserved.tenure),
             build: Arc::clone(&self.build),
             linger: self.linger,

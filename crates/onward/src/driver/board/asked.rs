@@ -137,6 +137,9 @@ impl Board {
             }
             Phase::Active => {
                 leaf.phase = Phase::Active;
+                if let Some(told) = leaf.key.take() {
+                    return Told::Key(told);
+                }
                 return leaf.failed.take().map_or(Told::Proceed, Told::Failed);
             }
             other => leaf.phase = other,

@@ -9,6 +9,7 @@
 
 mod asked;
 mod inbox;
+mod keyed;
 mod order;
 mod place;
 
@@ -20,6 +21,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use self::inbox::Inbox;
+use self::keyed::GivenUp;
+pub(crate) use self::keyed::{Hold, KeyAsk, KeyTold};
 use self::place::Places;
 pub(crate) use self::place::Seat;
 use super::past::Past;
@@ -38,6 +41,8 @@ pub(crate) struct Board {
     pub(crate) store: Arc<dyn Store>,
     /// Turns true when the run is asked to end.
     cancelled: watch::Sender<bool>,
+    /// The keys that dropped steps held.
+    given_up: Arc<GivenUp>,
     inner: Mutex<Inner>,
 }
 
@@ -66,6 +71,8 @@ struct Inner {
     outbox: Vec<Draft>,
     /// Transactions that are to be executed.
     transactions: Vec<Transaction>,
+    /// What is to be done about keys.
+    key_asks: Vec<KeyAsk>,
     /// Children that are to be started.
     children: Vec<Child>,
     /// Sequence numbers, and which are open.
@@ -100,7 +107,9 @@ struct Leaf {
     task: Option<AbortHandle>,
     /// What its transaction failed with, until the leaf is told.
     failed: Option<Failure>,
-    /// What it waits for, if that is a signal.
+    /// What became of its key, until the leaf is told.
+    key: Option<KeyTold>,
+    /// What it waits for, if that is a signal or a key.
     waits: Option<Waits>,
 }
 
@@ -114,6 +123,7 @@ impl Leaf {
             try_number: 1,
             task: None,
             failed: None,
+            key: None,
             waits: None,
         }
     }
@@ -172,6 +182,8 @@ pub(crate) enum Told {
     Proceed,
     /// The transaction failed.
     Failed(Failure),
+    /// What became of the step's key.
+    Key(KeyTold),
     /// Here is the result: from the history, or the one the leaf kept.
     Take(Option<Record>),
     /// The history is full; do not begin.
@@ -251,6 +263,7 @@ impl Board {
             active: 0,
             outbox: Vec::new(),
             transactions: Vec::new(),
+            key_asks: Vec::new(),
             children: Vec::new(),
             places: Places::after(last_seq, last_at),
             now,
@@ -263,7 +276,8 @@ impl Board {
         let cancelled = watch::Sender::new(false);
         let inner = Mutex::new(inner);
         let Lease { run, attempt, .. } = lease;
-        Arc::new(Self { run, attempt, wakes: Wakes::new(), store, cancelled, inner })
+        let (wakes, given_up) = (Wakes::new(), Arc::default());
+        Arc::new(Self { run, attempt, wakes, store, cancelled, given_up, inner })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -79,6 +79,7 @@ impl Board {
                 // A further try begins as a first one does: when the lease is known to hold.
                 Some(leaf) if leaf.kind == LeafKind::Step => {
                     leaf.phase = Phase::Asked;
+                    leaf.waits = None;
                     inner.asked.push(id);
                 }
                 _ => wakers.extend(inner.allow(id)),
@@ -181,7 +182,10 @@ impl Board {
         let step = leaf.step.to_string();
         let waits = match leaf.kind {
             LeafKind::Timer => Waits::Timer { step },
-            _ => Waits::Retry { step, try_number: leaf.try_number },
+            _ => match &leaf.waits {
+                Some(key @ Waits::Key { .. }) => key.clone(),
+                _ => Waits::Retry { step, try_number: leaf.try_number },
+            },
         };
         Some((*until, waits))
     }

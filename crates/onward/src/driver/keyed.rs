@@ -1,0 +1,128 @@
+//! Keys of steps on their way to their store.
+//!
+//! Owns: each take and each settle of a step's key, from its begin until the answer is known, and
+//! the freeing of what dropped steps held. Never decides what an answer means for its step; its
+//! future does.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+
+use super::board::{Hold, KeyAsk, KeyTold, LeafId};
+use super::wake::Here;
+use super::{Driver, Verdict};
+use crate::Code;
+use crate::keyed::{self, Kept, KeyPlace, Renewal};
+use crate::store::{self, KeyAnswer, KeyLease, SettleKey};
+
+/// How long an attempt that ends goes on to free the keys of its steps. One that is not freed is
+/// free when its lease is over.
+const FREEING_MAX: Duration = Duration::from_secs(2);
+
+/// What is on its way about the keys of a run.
+pub(super) type KeyWork = JoinSet<Worked>;
+
+/// What was done.
+pub(super) enum Worked {
+    /// What a step asked for.
+    Asked(LeafId, Result<Answered, store::Error>),
+    /// A key was freed, or not.
+    Freed,
+}
+
+pub(super) enum Answered {
+    Held(KeyLease, Renewal),
+    Told(KeyTold),
+}
+
+impl Driver {
+    /// Does what steps want done about their keys.
+    pub(super) fn work_on_keys(&mut self) {
+        let patience = self.setting.linger;
+        for ask in self.board.take_key_asks() {
+            let place = self.setting.keys.clone();
+            self.key_work.spawn(async move {
+                let leaf = ask.leaf;
+                Worked::Asked(leaf, work(place, ask, patience).await)
+            });
+        }
+        for lease in self.board.take_given_up() {
+            let place = self.setting.keys.clone();
+            self.key_work.spawn(async move {
+                free(&place, lease).await;
+                Worked::Freed
+            });
+        }
+    }
+
+    /// Looks what was answered about keys, and tells the steps.
+    pub(super) fn poll_keys(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Verdict>> {
+        let mut told = Poll::Pending;
+        while let Poll::Ready(Some(joined)) = self.key_work.poll_join_next(cx) {
+            if let Err(verdict) = self.tell_worked(joined) {
+                return Poll::Ready(Err(verdict));
+            }
+            told = Poll::Ready(Ok(()));
+        }
+        told
+    }
+
+    fn tell_worked(&self, joined: Result<Worked, JoinError>) -> Result<(), Verdict> {
+        let (leaf, answered) = match joined {
+            Ok(Worked::Freed) => return Ok(()),
+            Ok(Worked::Asked(leaf, Ok(answered))) => (leaf, answered),
+            Ok(Worked::Asked(_, Err(error))) => return Err(Verdict::of_refused(error)),
+            Err(error) => return Err(Verdict::Stuck(Code::Panic, error.to_string())),
+        };
+        let told = match answered {
+            Answered::Told(told) => told,
+            Answered::Held(lease, renewal) => KeyTold::Held(Hold::new(&self.board, lease, renewal)),
+        };
+        let _here = Here::enter(Here::Function(self.board.wakes.token));
+        self.board.key_told(leaf, told);
+        Ok(())
+    }
+
+    /// Frees what the steps of an attempt that ends still hold, for a limited time.
+    pub(super) async fn free_keys(&mut self) {
+        let freeing = async {
+            while let Some(joined) = self.key_work.join_next().await {
+                // Its step is dropped, and so is the hold.
+                let _ = self.tell_worked(joined);
+            }
+            for lease in self.board.take_given_up() {
+                free(&self.setting.keys, lease).await;
+            }
+        };
+        if tokio::time::timeout(FREEING_MAX, freeing).await.is_err() {
+            tracing::warn!(run = %self.lease.run, "keys are left until their leases are over");
+        }
+    }
+}
+
+async fn work(place: KeyPlace, ask: KeyAsk, patience: Duration) -> Result<Answered, store::Error> {
+    let Some(keys) = place.keys() else { return Ok(Answered::Told(KeyTold::Unsupported)) };
+    let answer = match ask.end {
+        None => keyed::take(keys, ask.wish, patience).await?,
+        Some((lease, settle)) => match keyed::settle(keys, lease, settle, &ask.wish).await? {
+            Kept::Own => return Ok(Answered::Told(KeyTold::Kept)),
+            Kept::Other(answer) => answer,
+        },
+    };
+    match answer {
+        KeyAnswer::Held(lease) => {
+            let renewal = Renewal::start(place, lease.clone());
+            Ok(Answered::Held(lease, renewal))
+        }
+        answer => Ok(Answered::Told(KeyTold::Answer(answer))),
+    }
+}
+
+async fn free(place: &KeyPlace, lease: KeyLease) {
+    let Some(keys) = place.keys() else { return };
+    let key = lease.key.clone();
+    if let Err(error) = keys.settle_key(lease, SettleKey::free()).await {
+        tracing::warn!(key, %error, "a key is left until its lease is over");
+    }
+}

@@ -1,0 +1,172 @@
+//! Work under a key: what a step and `once` do alike.
+//!
+//! Owns: where the keys are, how one is taken, kept and settled when answers are lost, and how one
+//! that is held elsewhere is waited for. Never decides whose a key is; the store does.
+//!
+//! The result is settled with the key first, and recorded or returned after that. If the process
+//! dies between the two, whoever comes next, the same run included, finds the result with the key
+//! and the work is not done again. The other way round a second run could take the key of work
+//! that is done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::clock::millis;
+use crate::driver::pauses;
+use crate::limits::{KEY_LEASE, KEY_LOOK_MAX};
+use crate::store::{self, KeyAnswer, KeyBusy, KeyLease, Keys, SettleKey, Store, TakeKey, Waiter};
+
+/// The shortest pause between two looks at a key that is held elsewhere.
+const LOOK_MIN: Duration = Duration::from_millis(50);
+
+/// Where the keys of a client are.
+#[derive(Clone)]
+pub(crate) enum KeyPlace {
+    /// In the store of its runs.
+    Store(Arc<dyn Store>),
+    /// Elsewhere.
+    Other(Arc<dyn Keys>),
+}
+
+impl KeyPlace {
+    /// The keys, if the store keeps any.
+    pub(crate) fn keys(&self) -> Option<&dyn Keys> {
+        match self {
+            KeyPlace::Store(store) => store.keys(),
+            KeyPlace::Other(keys) => Some(keys.as_ref()),
+        }
+    }
+}
+
+/// A hold is renewed for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Renewal(AbortHandle);
+
+impl Renewal {
+    /// Renews a hold from now on, three times in its lease.
+    pub(crate) fn start(place: KeyPlace, lease: KeyLease) -> Self {
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(KEY_LEASE / 3).await;
+                let Some(keys) = place.keys() else { return };
+                match keys.renew_key(lease.clone(), millis(KEY_LEASE)).await {
+                    // Its end finds out what became of the key.
+                    Err(store::Error::LeaseLost) => {
+                        tracing::warn!(key = lease.key, "the hold on a key is lost");
+                        return;
+                    }
+                    Err(error) => tracing::warn!(key = lease.key, %error, "a key is not renewed"),
+                    Ok(()) => {}
+                }
+            }
+        });
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// How long to leave a key alone that is held elsewhere: as long as it has been held, so that the
+/// looks become rarer, but not beyond the end of its lease.
+pub(crate) fn look_in(busy: &KeyBusy) -> Duration {
+    let ms = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+    let pause = ms(busy.held_ms).clamp(LOOK_MIN, KEY_LOOK_MAX);
+    pause.min(ms(busy.left_ms).max(LOOK_MIN))
+}
+
+/// Takes a key, again for as long as the outcome is unknown, and waits for one that is held
+/// elsewhere for as long as the patience lasts.
+pub(crate) async fn take(
+    keys: &dyn Keys,
+    mut take: TakeKey,
+    patience: Duration,
+) -> Result<KeyAnswer, store::Error> {
+    let begun = Instant::now();
+    let mut pauses = pauses();
+    // Somebody who listens looks once more: the hold may have ended before.
+    let mut listening: Option<Option<Waiter>> = None;
+    loop {
+        match keys.take_key(take.clone()).await {
+            Ok(KeyAnswer::Busy(busy)) if begun.elapsed() < patience => {
+                take.counted = Some(busy.token);
+                if let Some(waiter) = listening.take() {
+                    let left = patience.saturating_sub(begun.elapsed());
+                    hint(waiter, look_in(&busy).min(left)).await;
+                }
+                listening = Some(keys.wait_key(&take.key));
+            }
+            Err(store::Error::Unavailable(outage, source)) => {
+                tracing::warn!(key = take.key, ?outage, %source, "a key is not answered for yet");
+                tokio::time::sleep(pauses.next().unwrap_or(KEY_LOOK_MAX)).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Waits until the hold may have ended.
+async fn hint(waiter: Option<Waiter>, pause: Duration) {
+    match waiter {
+        Some(waiter) => drop(tokio::time::timeout(pause, waiter).await),
+        None => tokio::time::sleep(pause).await,
+    }
+}
+
+/// What became of the end of a hold.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// It is kept with the key.
+    Own,
+    /// The hold was lost, and the key says otherwise by now.
+    Other(KeyAnswer),
+}
+
+/// Settles a key, again for as long as the outcome is unknown. A hold that was lost is taken again:
+/// if the key is free the end counts after all, and otherwise what others did counts. `wish`: how
+/// the key was taken.
+pub(crate) async fn settle(
+    keys: &dyn Keys,
+    mut lease: KeyLease,
+    settle: SettleKey,
+    wish: &TakeKey,
+) -> Result<Kept, store::Error> {
+    let mut pauses = pauses();
+    loop {
+        match keys.settle_key(lease.clone(), settle.clone()).await {
+            Ok(()) => return Ok(Kept::Own),
+            Err(store::Error::Unavailable(outage, source)) => {
+                tracing::warn!(key = lease.key, ?outage, %source, "a key is not settled yet");
+                tokio::time::sleep(pauses.next().unwrap_or(KEY_LOOK_MAX)).await;
+            }
+            Err(store::Error::LeaseLost) => match take(keys, wish.clone(), Duration::MAX).await? {
+                KeyAnswer::Held(again) => lease = again,
+                answer => return Ok(Kept::Other(answer)),
+            },
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_rarer_and_end_with_the_lease() {
+        let look = |held_ms, left_ms| {
+            look_in(&KeyBusy { holder: String::new(), token: 1, held_ms, left_ms })
+        };
+        assert_eq!(look(0, 30_000), LOOK_MIN);
+        assert_eq!(look(800, 30_000), Duration::from_millis(800));
+        assert_eq!(look(3_600_000, 60_000), KEY_LOOK_MAX);
+        assert_eq!(look(29_000, 1_000), Duration::from_secs(1), "its lease may not be renewed");
+        assert_eq!(look(29_000, -5), LOOK_MIN);
+    }
+}
