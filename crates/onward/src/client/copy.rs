@@ -57,6 +57,8 @@ pub struct Copied {
     pub records: u64,
     /// Keys that these runs have.
     pub keys: u64,
+    /// Step keys of the source that are not free.
+    pub step_keys: u64,
     /// Suppressed starts that are kept in detail with these runs.
     pub duplicates: u64,
     /// Bytes of payload of all this.
@@ -77,6 +79,8 @@ struct Pass {
     /// Runs by state, as they stand in the source.
     states: BTreeMap<RunState, u64>,
     copied: Copied,
+    /// Whether step keys were new in the destination.
+    new_keys: bool,
 }
 
 impl CopyTo {
@@ -102,7 +106,8 @@ impl CopyTo {
         let total = before.runs.values().sum();
         let (mut copied, mut existing) = (0, 0);
         for number in 1..=COPY_PASSES_MAX {
-            let pass = self.pass(number, total).await?;
+            let mut pass = self.pass(number, total).await?;
+            self.copy_keys(&mut pass).await?;
             copied += pass.imported.new;
             if number == 1 {
                 existing = pass.imported.there;
@@ -112,7 +117,7 @@ impl CopyTo {
             if self.dry_run {
                 return Ok(done);
             }
-            if pass.imported.new == 0 {
+            if pass.imported.new == 0 && !pass.new_keys {
                 unserved(self.to.as_ref(), "destination").await?;
                 let after = unserved(self.from.as_ref(), "source").await?;
                 check_unchanged(&before, &after, &pass.states)?;
@@ -139,6 +144,31 @@ impl CopyTo {
             pass.imported.there += imported.there;
             if let Some(on_progress) = &mut self.on_progress {
                 on_progress(pass.progress(total));
+            }
+        }
+    }
+}
+
+impl CopyTo {
+    /// Goes through the step keys of the source, as `pass` does through its runs. Those that came
+    /// second with a key are counted, and their details are left behind.
+    async fn copy_keys(&mut self, pass: &mut Pass) -> Result<(), Error> {
+        let (Some(from), Some(to)) = (self.from.keys(), self.to.keys()) else { return Ok(()) };
+        let mut after = None;
+        loop {
+            let page = from.step_keys(after, COPY_BATCH_MAX).await?;
+            pass.copied.step_keys += page.keys.len() as u64;
+            after = page.keys.last().map(|key| key.key.clone());
+            for key in page.keys.into_iter().filter(|_| !self.dry_run) {
+                let about = format!("the step key {:?} differs in the destination", key.key);
+                let new = to.import_key(key).await.map_err(|error| match error {
+                    store::Error::Conflict(_) => Error::new(Code::CopyConflict).about(about),
+                    error => Error::from(error),
+                })?;
+                pass.new_keys |= new;
+            }
+            if !page.more {
+                return Ok(());
             }
         }
     }
