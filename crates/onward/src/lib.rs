@@ -33,6 +33,7 @@ mod client;
 mod ctx;
 mod driver;
 mod ending;
+mod keyed;
 mod upkeep;
 mod waiting;
 mod watch;
@@ -59,8 +60,8 @@ pub mod testing;
 mod workflow;
 
 pub use client::{
-    Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, SendSignal, Start,
-    StartMany, StartedMany,
+    Copied, CopyProgress, CopyTo, Held, Once, Onward, Open, Progress, Refusal, RunHandle,
+    SendSignal, Start, StartMany, StartedMany,
 };
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use ctx::{
@@ -74,7 +75,10 @@ pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{CodeChange, Entry, OnConflict, Parent, Record, RecordKind, Run, RunState, Waits};
 pub use retry::Retry;
-pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, WorkerInfo};
+pub use store::{
+    Duplicate, Duplicates, Filter, KeyState, Prune, Query, RunPage, Stats, StepKey, StepKeyPage,
+    WorkerInfo,
+};
 pub use test_clock::TestClock;
 pub use why::{Why, why};
 pub use worker::{Worker, WorkerBuilder};
@@ -98,3 +102,7 @@ mod testing_page {}
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/mistakes.md")]
 mod mistakes_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/keys.md")]
+mod keys_page {}

@@ -10,25 +10,30 @@ mod handle;
 mod inside;
 #[cfg(feature = "postgres")]
 mod inside_postgres;
+mod once;
 mod open;
 mod signal;
 #[cfg(feature = "postgres")]
 mod signal_postgres;
 mod start;
 mod start_many;
+mod step_key;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use copy::{Copied, CopyProgress, CopyTo};
 pub use handle::RunHandle;
+pub use once::{Held, Once};
+pub use open::Open;
 pub use signal::SendSignal;
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 
 use crate::ending::Endings;
 use crate::error::check_name;
-use crate::store::{Prune, Query, RunPage, Stats, Store, Which};
+use crate::keyed::KeyPlace;
+use crate::store::{Keys, Prune, Query, RunPage, Stats, Store, Which};
 use crate::watch::Watch;
 use crate::worker::{Shared, WorkerBuilder};
 use crate::{Code, Error, Json, Key, RunId, Workflow};
@@ -68,6 +73,8 @@ pub struct Onward {
 /// What the clones of a client share.
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
+    /// Where the keys of its steps and of `once` are.
+    pub(crate) keys: KeyPlace,
     /// How starts from here are named in the audit of duplicates.
     caller: String,
     /// The workers of this process.
@@ -100,9 +107,9 @@ impl Onward {
     /// Opens a store by its URL: `sqlite:PATH`, `postgres://…` or `memory:`, as features allow.
     ///
     /// # Errors
-    /// `unknown_store_url`, or why the store cannot be opened.
-    pub async fn open(url: &str) -> Result<Self, Error> {
-        Ok(Self::with_store(open::open(url).await?))
+    /// When it is awaited: `unknown_store_url`, or why the store cannot be opened.
+    pub fn open(url: &str) -> Open {
+        Open::new(url)
     }
 
     /// A client on a store that the caller made.
@@ -122,10 +129,33 @@ impl Onward {
 
     /// A client whose workers and waiters are watched, in a test.
     pub(crate) fn watched(store: Arc<dyn Store>, watch: Option<Arc<Watch>>) -> Self {
+        let keys = KeyPlace::Store(Arc::clone(&store));
+        Self::of(store, keys, watch)
+    }
+
+    /// A client on the same store that keeps its step keys elsewhere, as [`Open::keys`] does.
+    ///
+    /// ```
+    /// use onward::Onward;
+    /// use onward::store::MemoryStore;
+    /// use std::sync::Arc;
+    ///
+    /// let shared = Arc::new(MemoryStore::new());
+    /// let onward = Onward::with_store(Arc::new(MemoryStore::new())).with_keys(shared);
+    /// # let _ = onward;
+    /// ```
+    #[must_use]
+    pub fn with_keys(&self, keys: Arc<dyn Keys>) -> Self {
+        let watch = self.inner.watch.clone();
+        Self::of(Arc::clone(&self.inner.store), KeyPlace::Other(keys), watch)
+    }
+
+    fn of(store: Arc<dyn Store>, keys: KeyPlace, watch: Option<Arc<Watch>>) -> Self {
         let caller = crate::worker::place();
         Self {
             inner: Arc::new(Inner {
                 store,
+                keys,
                 caller,
                 workers: Mutex::default(),
                 endings: Arc::default(),

@@ -1,13 +1,85 @@
 //! From a URL to a store.
 //!
-//! Owns: the forms of a store's URL. Never guesses: a URL that it does not know is refused.
+//! Owns: [`Open`], and the forms of a store's URL. Never guesses: a URL that it does not know is
+//! refused.
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use crate::store::{MemoryStore, Store};
+use super::Onward;
+use crate::keyed::KeyPlace;
+use crate::store::{BoxFuture, MemoryStore, Store};
 use crate::{Code, Error};
 
-pub(super) async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
+/// A store that is being opened; made by [`Onward::open`].
+#[must_use = "a store is opened when this is awaited"]
+pub struct Open {
+    url: String,
+    keys: Option<String>,
+    opening: Option<BoxFuture<'static, Result<Onward, Error>>>,
+}
+
+impl Open {
+    pub(super) fn new(url: &str) -> Self {
+        Self { url: url.to_owned(), keys: None, opening: None }
+    }
+
+    /// Where step keys and [`once`](Onward::once) keep their keys, if not in the store itself:
+    /// `redis://…`, or another store that several programs share.
+    ///
+    /// ```
+    /// # use onward::Onward;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let shared = format!("sqlite:{}", dir.path().join("shared.db").display());
+    /// let onward = Onward::open("memory:").keys(&shared).await?; // or "redis://cache.internal"
+    /// # let _ = onward; Ok(()) }
+    /// ```
+    pub fn keys(mut self, url: impl Into<String>) -> Self {
+        self.keys = Some(url.into());
+        self
+    }
+}
+
+impl Future for Open {
+    type Output = Result<Onward, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let opening = this.opening.get_or_insert_with(|| {
+            let (url, keys) = (std::mem::take(&mut this.url), this.keys.take());
+            Box::pin(async move {
+                let store = open(&url).await?;
+                Ok(match keys {
+                    None => Onward::with_store(store),
+                    Some(keys) => Onward::of(store, open_keys(&keys).await?, None),
+                })
+            })
+        });
+        opening.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the URL, which may hold a password.
+        f.debug_struct("Open").finish_non_exhaustive()
+    }
+}
+
+async fn open_keys(url: &str) -> Result<KeyPlace, Error> {
+    #[cfg(feature = "redis")]
+    if url.starts_with("redis://") || url.starts_with("rediss://") {
+        let keys = crate::store::RedisKeys::open(url).await?;
+        return Ok(KeyPlace::Other(Arc::new(keys)));
+    }
+    Ok(KeyPlace::Store(open(url).await?))
+}
+
+async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
         #[cfg(feature = "sqlite")]
