@@ -37,6 +37,8 @@ pub(crate) enum Problem {
         /// The flag that says where it is.
         named_by: &'static str,
     },
+    /// There is no such step key.
+    NoStepKey(String),
     /// Flags that clap takes but that make no sense together.
     Usage(String),
     /// A file or a process let us down.
@@ -57,6 +59,7 @@ impl Problem {
         match self {
             Problem::Library(error) => exit_of(error.code()),
             Problem::NoDatabase { .. } => Exit::Unavailable,
+            Problem::NoStepKey(_) => Exit::NotFound,
             Problem::Usage(_) => Exit::Usage,
             Problem::Io(..) => Exit::No,
             Problem::OutputClosed => Exit::Ok,
@@ -120,6 +123,11 @@ impl fmt::Display for Problem {
                 "there is no database at {}, and this command does not create one. Say where it \
                  is with {named_by}; 'onward start' and a worker of yours create it.",
                 path.display()
+            ),
+            Problem::NoStepKey(key) => write!(
+                f,
+                "the step key {key:?} is free: nobody has it, and no result is kept with it. A \
+                 run's key is shown by 'onward keys show WORKFLOW KEY'."
             ),
             Problem::Usage(text) => f.write_str(text),
             Problem::Io(what, error) => write!(f, "{what}: {error}"),

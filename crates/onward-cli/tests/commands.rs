@@ -22,6 +22,9 @@ fn a_command_that_looks_creates_no_database() {
         &["runs", "retry", NOBODY],
         &["keys", "show", "w", "k"],
         &["signals", "send", NOBODY, "go"],
+        &["keys", "steps"],
+        &["keys", "step", "k"],
+        &["keys", "release", "k"],
         &["prune", "--older-than", "1d"],
     ] {
         let ended = place.onward(args);
@@ -43,6 +46,8 @@ fn what_does_not_exist_is_exit_3() {
         &["runs", "retry", NOBODY],
         &["keys", "show", "w", "no-such-key"],
         &["signals", "send", NOBODY, "go"],
+        &["keys", "step", "no-such-key"],
+        &["keys", "release", "no-such-key"],
     ] {
         let ended = place.onward(args);
         assert_eq!(ended.code, 3, "{args:?}: {}", ended.stderr);

@@ -58,7 +58,7 @@ impl Shown {
             records_table(&self.history).write(out)?;
         }
         if self.run.key.is_some() && self.duplicates_latest.count > 0 {
-            keys::write_duplicates(out, &self.duplicates_latest, now)?;
+            keys::write_duplicates(out, "start", &self.duplicates_latest, now)?;
         }
         Ok(out.flush()?)
     }

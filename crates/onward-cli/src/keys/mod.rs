@@ -1,4 +1,6 @@
-//! `onward keys`: which run has a key, and which more starts came with it.
+//! `onward keys`: which run has a key, and which more starts came with it; and the keys of steps.
+
+mod step;
 
 use std::io::Write;
 
@@ -7,13 +9,14 @@ use onward::{Duplicates, Run, Timestamp, Workflow};
 use serde::Serialize;
 use serde_json::Value;
 
+use self::step::{ReleaseArgs, StepArgs, StepsArgs};
 use crate::args::Global;
 use crate::output::{self, Format};
 use crate::problem::{Exit, Problem};
 use crate::table::Table;
 use crate::{open, text};
 
-/// Looks at keys
+/// Looks at keys, and releases those of steps
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Shows the run that has a key, and the starts that came with it later
@@ -24,6 +27,9 @@ pub(crate) enum KeysCommand {
         /// The key
         key: String,
     },
+    Steps(StepsArgs),
+    Step(StepArgs),
+    Release(ReleaseArgs),
 }
 
 /// A key as it is printed with `-o json`.
@@ -37,38 +43,47 @@ struct Shown<'a> {
 
 impl KeysCommand {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let KeysCommand::Show { workflow, key } = self;
-        let onward = open::existing(&global.store).await?;
-        let wanted = Workflow::<Value, Value>::of_name(workflow.as_str());
-        let handle = onward.by_key(wanted, key.as_str()).await?;
-        let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
-        let now = output::now(&onward);
-        match global.output {
-            Format::Table => {
-                output::print_runs(Format::Table, &[run], now)?;
-                write_duplicates(&mut output::stdout(), &duplicates, now)?;
-            }
-            Format::Json => {
-                let shown =
-                    Shown { workflow: &workflow, key: &key, run: &run, duplicates: &duplicates };
-                output::print_json(&shown)?;
-            }
-            Format::Ids => output::print_runs(Format::Ids, &[run], now)?,
+        match self {
+            KeysCommand::Show { workflow, key } => show(global, workflow, key).await,
+            KeysCommand::Steps(steps) => steps.execute(global).await,
+            KeysCommand::Step(step) => step.execute(global).await,
+            KeysCommand::Release(release) => release.execute(global).await,
         }
-        Ok(Exit::Ok)
     }
 }
 
-/// Writes the later starts with a key, newest first.
+async fn show(global: &Global, workflow: String, key: String) -> Result<Exit, Problem> {
+    let onward = open::existing(&global.store).await?;
+    let wanted = Workflow::<Value, Value>::of_name(workflow.as_str());
+    let handle = onward.by_key(wanted, key.as_str()).await?;
+    let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
+    let now = output::now(&onward);
+    match global.output {
+        Format::Table => {
+            output::print_runs(Format::Table, &[run], now)?;
+            write_duplicates(&mut output::stdout(), "start", &duplicates, now)?;
+        }
+        Format::Json => {
+            let shown =
+                Shown { workflow: &workflow, key: &key, run: &run, duplicates: &duplicates };
+            output::print_json(&shown)?;
+        }
+        Format::Ids => output::print_runs(Format::Ids, &[run], now)?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// Writes what came later with a key, newest first: `what` it is, in the singular.
 pub(crate) fn write_duplicates(
     out: &mut dyn Write,
+    what: &str,
     duplicates: &Duplicates,
     now: Timestamp,
 ) -> Result<(), Problem> {
     if duplicates.count == 0 {
-        return Ok(writeln!(out, "\nno more starts with this key")?);
+        return Ok(writeln!(out, "\nno more {what}s with this key")?);
     }
-    writeln!(out, "\n{}", summary(duplicates))?;
+    writeln!(out, "\n{}", summary(what, duplicates))?;
     let mut table = Table::new(["WHEN", "FROM", "INPUT"]);
     for duplicate in &duplicates.latest {
         let input = if duplicate.same_input { "the same" } else { "another: refused" };
@@ -80,8 +95,8 @@ pub(crate) fn write_duplicates(
 
 /// How many starts came with a key and what became of them, as far as each of them is kept. One
 /// with the same input was given the run, unless it asked to be refused; that is not kept.
-fn summary(duplicates: &Duplicates) -> String {
-    let count = text::count(duplicates.count, "more start");
+fn summary(what: &str, duplicates: &Duplicates) -> String {
+    let count = text::count(duplicates.count, &format!("more {what}"));
     let (kept, latest) = (duplicates.latest.len() as u64, &duplicates.latest);
     if kept < duplicates.count {
         return format!("{count} with this key, the latest {kept}:");

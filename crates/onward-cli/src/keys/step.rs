@@ -1,0 +1,182 @@
+//! Step keys: work that is done once over all runs.
+
+use std::io::Write;
+
+use clap::Args;
+use onward::{Duplicates, KeyState, Onward, RunState, StepKey, Timestamp};
+use serde::Serialize;
+
+use super::write_duplicates;
+use crate::args::Global;
+use crate::output::{self, Format};
+use crate::problem::{Exit, Problem};
+use crate::table::{Cell, Table, style_of};
+use crate::{open, text};
+
+/// Characters of a key or a holder in a list.
+const NAME_CHARS: usize = 48;
+
+/// Where the step keys are.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Where the keys are, if not in the store: redis://HOST or another store's URL
+    #[arg(long, env = "ONWARD_KEYS", value_name = "URL")]
+    keys: Option<String>,
+}
+
+impl Place {
+    async fn open(&self, global: &Global) -> Result<Onward, Problem> {
+        match self.keys.as_deref().filter(|url| !url.is_empty()) {
+            None => open::existing(&global.store).await,
+            Some(url) if url.starts_with("redis") => Ok(Onward::open("memory:").keys(url).await?),
+            Some(url) => open::existing_at(url, "--keys sqlite:PATH or ONWARD_KEYS").await,
+        }
+    }
+}
+
+/// Lists the step keys that are held, done or failed, by name
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  onward keys steps --limit 50 --after welcome-user-7")]
+pub(crate) struct StepsArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Only keys that come after this one
+    #[arg(long, value_name = "KEY")]
+    after: Option<String>,
+    /// How many at the most
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+}
+
+/// Shows a step key: who has it, what came of it, and who came second
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  onward keys step welcome-user-7")]
+pub(crate) struct StepArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The key
+    key: String,
+}
+
+/// Forgets a step key, so that the next step with it executes again
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  onward keys release welcome-user-7
+
+A holder that is at work is not stopped; what it does no longer counts for the key.")]
+pub(crate) struct ReleaseArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The key
+    key: String,
+}
+
+/// A step key as it is printed with `-o json`.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    key: &'a StepKey,
+    latest_duplicates: &'a Duplicates,
+}
+
+impl StepsArgs {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        let onward = self.place.open(global).await?;
+        let page = onward.step_keys(self.after, self.limit.into()).await?;
+        let now = output::now(&onward);
+        match global.output {
+            Format::Table => write_table(&page.keys, now)?,
+            Format::Json => page.keys.iter().try_for_each(output::print_json)?,
+            Format::Ids => {
+                let mut out = output::stdout();
+                page.keys.iter().try_for_each(|key| writeln!(out, "{}", text::line(&key.key)))?;
+            }
+        }
+        if let Some(last) = page.keys.last().filter(|_| page.more) {
+            anstream::eprintln!("more follow: --after {:?}", last.key);
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl StepArgs {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        let onward = self.place.open(global).await?;
+        let Some(key) = onward.step_key(self.key.as_str()).await? else {
+            return Err(Problem::NoStepKey(self.key));
+        };
+        let duplicates = onward.key_duplicates(self.key.as_str()).await?;
+        let now = output::now(&onward);
+        match global.output {
+            Format::Table => {
+                write_key(&mut output::stdout(), &key, now)?;
+                write_duplicates(&mut output::stdout(), "use", &duplicates, now)?;
+            }
+            Format::Json => {
+                output::print_json(&Shown { key: &key, latest_duplicates: &duplicates })?;
+            }
+            Format::Ids => writeln!(output::stdout(), "{}", text::line(&key.key))?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl ReleaseArgs {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        let onward = self.place.open(global).await?;
+        if !onward.release_key(self.key.as_str()).await? {
+            return Err(Problem::NoStepKey(self.key));
+        }
+        anstream::eprintln!("released {:?}", self.key);
+        Ok(Exit::Ok)
+    }
+}
+
+fn write_table(keys: &[StepKey], now: Timestamp) -> Result<(), Problem> {
+    let mut table = Table::new(["KEY", "STATE", "HOLDER", "DUPLICATES", "AGE"]);
+    for key in keys {
+        table.row([
+            text::cut(&key.key, NAME_CHARS).into(),
+            state(key.state),
+            text::cut(&key.holder.id, NAME_CHARS).into(),
+            key.duplicates.to_string().into(),
+            text::duration(now.since(key.taken_at)).into(),
+        ]);
+    }
+    Ok(table.write(&mut output::stdout())?)
+}
+
+fn write_key(out: &mut dyn Write, key: &StepKey, now: Timestamp) -> Result<(), Problem> {
+    let mut table = Table::new(["", ""]);
+    let mut row = |name: &str, value: Cell| table.row([name.into(), value]);
+    row("key", text::line(&key.key).into());
+    row("state", state(key.state));
+    row("holder", text::line(&key.holder.id).into());
+    row("on", text::line(&key.holder.caller).into());
+    row("token", key.token.to_string().into());
+    row("taken", text::moment(key.taken_at, now).into());
+    if let Some(at) = key.settled_at {
+        row("settled", text::moment(at, now).into());
+    }
+    let held = key.state == KeyState::Held;
+    let until = key.until.map_or("it is released".to_owned(), |until| text::moment(until, now));
+    row(if held { "held until" } else { "kept until" }, until.into());
+    if let Some(result) = &key.result {
+        row("result", text::payload(result).into());
+    }
+    if let Some(failure) = &key.failure {
+        row("failure", text::cut(&failure.to_string(), text::PAYLOAD_CHARS).into());
+    }
+    Ok(table.write(out)?)
+}
+
+/// A key's state in the colour of the state of a run that it is like.
+fn state(state: KeyState) -> Cell {
+    let like = match state {
+        KeyState::Held => RunState::Running,
+        KeyState::Done => RunState::Completed,
+        KeyState::Failed => RunState::Failed,
+    };
+    Cell::styled(state.as_str(), style_of(like))
+}
