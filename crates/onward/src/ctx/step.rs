@@ -5,6 +5,7 @@
 //! board as a whole, and so does its record.
 
 mod keyed;
+mod outcome;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,6 +21,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::keyed::Keyed;
+use self::outcome::limited;
+pub(crate) use self::outcome::recordable;
 use super::body::Step;
 use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told, Transaction};
 use crate::driver::past::PastStep;
@@ -27,7 +30,7 @@ use crate::driver::wake::{BodyWaker, Here};
 use crate::model::step_id;
 use crate::retry::Tried;
 use crate::store::{BoxFuture, TransactionBody};
-use crate::{Code, Entry, Failure, Json, Record, Retry, Timestamp};
+use crate::{Code, Entry, Failure, Record, Retry, Timestamp};
 
 /// What a step executes.
 pub(super) enum Body<'a, T> {
@@ -487,29 +490,4 @@ fn chance() -> f64 {
         return 0.5;
     }
     RandomState::new().hash_one(()) as f64 / u64::MAX as f64
-}
-
-/// A result as it is recorded, and read back from that.
-pub(crate) fn recordable<T>(value: &T) -> Result<(T, Json), Failure>
-where
-    T: Serialize + DeserializeOwned,
-{
-    let stored = Json::of(value).and_then(|json| Ok((json.read::<T>()?, json)));
-    stored.map_err(|error| {
-        let code = match error.code() {
-            Code::TypeMismatch => Code::NotSerializable,
-            code => code,
-        };
-        Failure::engine(code, format!("the step's result cannot be recorded: {error}"))
-    })
-}
-
-async fn limited<T>(
-    limit: Duration,
-    body: BoxFuture<'_, Result<T, Failure>>,
-) -> Result<T, Failure> {
-    match tokio::time::timeout(limit, body).await {
-        Ok(result) => result,
-        Err(_) => Err(Failure::engine(Code::Timeout, format!("no answer within {limit:?}"))),
-    }
 }
