@@ -52,8 +52,12 @@ mod key;
 pub mod limits;
 mod model;
 mod retry;
+#[cfg(feature = "schedules")]
+mod schedule;
 mod workflow;
 
+#[cfg(feature = "schedules")]
+pub use client::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use client::{
     Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, Start, StartMany,
     StartedMany,
@@ -65,7 +69,10 @@ pub use failure::{Failure, FailureData};
 pub use id::{RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
-pub use model::{CodeChange, Entry, OnConflict, Record, RecordKind, Run, RunState, Waits};
+pub use model::{
+    CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Record, RecordKind, Run, RunState,
+    Schedule, ScheduleSpec, Waits,
+};
 pub use retry::Retry;
 pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, WorkerInfo};
 pub use why::{Why, why};
@@ -82,3 +89,7 @@ pub use tokio_postgres;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 mod guide {}
+
+#[cfg(all(doctest, feature = "schedules"))]
+#[doc = include_str!("../../../docs/schedules.md")]
+mod schedules {}

@@ -10,6 +10,8 @@ mod inside;
 #[cfg(feature = "postgres")]
 mod inside_postgres;
 mod open;
+#[cfg(feature = "schedules")]
+mod schedule;
 mod start;
 mod start_many;
 
@@ -18,6 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use copy::{Copied, CopyProgress, CopyTo};
 pub use handle::RunHandle;
+#[cfg(feature = "schedules")]
+pub use schedule::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 

@@ -205,7 +205,8 @@ impl Driver {
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let known = Known { past, used, now, last: (claimed.last_seq, last_at) };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
-        let ctx = Ctx::new(Arc::clone(&board));
+        let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
+        let ctx = Ctx::new(Arc::clone(&board), scheduled_at);
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
         let function = match made {
             Ok(function) => function?,

@@ -13,6 +13,7 @@ mod portable;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub(crate) mod rules;
+pub(crate) mod schedules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transact;
@@ -30,6 +31,10 @@ pub use memory::MemoryStore;
 pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
+pub use schedules::{
+    Advance, DueSchedules, Fire, Fired, ImportSchedule, NewOccurrence, Occurred, PutSchedule,
+    Resume, ScheduleImported, SchedulePage, Schedules,
+};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::start_inside;
 #[cfg(feature = "sqlite")]
@@ -161,6 +166,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn portable(&self) -> Option<&dyn Portable> {
         None
     }
+
+    /// The store as one that keeps schedules, if it does. No I/O.
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        None
+    }
 }
 
 /// What a store could not do. A variant exists only where the engine goes another way.
@@ -170,7 +180,7 @@ pub enum Error {
     LeaseLost,
     /// The write contradicts what is there.
     Conflict(Conflict),
-    /// There is no such run.
+    /// There is no such run, or no such schedule.
     NotFound,
     /// The outcome is unknown or nothing was done: repeat the same write later.
     Unavailable(Outage, Box<dyn StdError + Send + Sync>),
@@ -239,7 +249,7 @@ impl fmt::Display for Error {
         match self {
             Error::LeaseLost => f.write_str("the lease is lost"),
             Error::Conflict(conflict) => write!(f, "{conflict}"),
-            Error::NotFound => f.write_str("no such run"),
+            Error::NotFound => f.write_str("no such run or schedule"),
             Error::Unavailable(outage, source) => write!(f, "{outage}: {source}"),
             Error::Corrupt(source) => write!(f, "what is stored cannot be read: {source}"),
         }

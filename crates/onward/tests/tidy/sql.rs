@@ -11,7 +11,7 @@ fn written(tree: &Tree) -> impl Iterator<Item = &File> {
 
 /// The verbs that have statements. A file is named after its verb and what it does there, so that
 /// one who knows `claim_history.sql` of one store finds `claim_….sql` of another.
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "start",
     "join",
     "renew",
@@ -30,6 +30,7 @@ const VERBS: [&str; 18] = [
     "schema",
     "export",
     "import",
+    "schedule",
 ];
 
 /// The verb that a file is named after.

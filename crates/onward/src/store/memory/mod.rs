@@ -5,6 +5,7 @@
 
 mod claim;
 mod portable;
+mod schedules;
 mod settle;
 mod start;
 mod sweep;
@@ -38,6 +39,7 @@ struct State {
     workers: BTreeMap<WorkerId, WorkerRow>,
     /// By workflow and key.
     keys: HashMap<(String, String), KeyRow>,
+    schedules: BTreeMap<String, crate::Schedule>,
 }
 
 /// A run and what belongs to it.
@@ -231,6 +233,10 @@ impl Store for MemoryStore {
     }
 
     fn portable(&self) -> Option<&dyn Portable> {
+        Some(self)
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
         Some(self)
     }
 }

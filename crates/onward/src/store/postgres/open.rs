@@ -16,7 +16,8 @@ use crate::store::Error as StoreError;
 use crate::{Clock as _, Code, Error, SystemClock, Timestamp};
 
 /// The schema's migrations in order; the database says how many it has had.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_schedules.sql")];
 
 /// The store's functions, written anew with every migration.
 const FUNCTIONS: &[&str] = &[

@@ -140,7 +140,7 @@ impl Columns<'_> {
         text.map(|text| serde_json::from_str(&text)).transpose().map_err(Fault::data)
     }
 
-    fn time(&mut self) -> Result<Timestamp, Fault> {
+    pub(super) fn time(&mut self) -> Result<Timestamp, Fault> {
         self.take().map(Timestamp::from_millis)
     }
 
@@ -156,7 +156,7 @@ impl Columns<'_> {
         Ok(self.take::<Option<uuid::Uuid>>()?.map(run_id))
     }
 
-    fn small(&mut self) -> Result<u32, Fault> {
+    pub(super) fn small(&mut self) -> Result<u32, Fault> {
         u32::try_from(self.take::<i32>()?).map_err(Fault::data)
     }
 

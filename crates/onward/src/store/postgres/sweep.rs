@@ -65,7 +65,7 @@ pub(super) async fn leave(shared: Arc<Shared>, worker: WorkerId) -> Result<(), F
         None => Vec::new(),
     };
     let runs: Vec<_> = runs.into_iter().map(run_id).collect();
-    shared.tell(Changes { work: !runs.is_empty(), runs });
+    shared.tell(Changes { work: !runs.is_empty(), runs, ..Changes::default() });
     Ok(())
 }
 
@@ -90,6 +90,6 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
     let runs: Vec<_> = columns.take::<Vec<uuid::Uuid>>()?.into_iter().map(run_id).collect();
     let more = columns.take()?;
     let next_at = columns.time_or_none()?;
-    shared.tell(Changes { work: !runs.is_empty(), runs });
+    shared.tell(Changes { work: !runs.is_empty(), runs, ..Changes::default() });
     Ok(Swept { lost, taken, woken: usize::try_from(woken).unwrap_or(0), more, next_at })
 }

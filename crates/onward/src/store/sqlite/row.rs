@@ -202,19 +202,19 @@ pub(super) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Fault> {
 }
 
 /// Reads the columns of a row one after the other.
-struct Columns<'r, 's> {
-    row: &'r rusqlite::Row<'s>,
-    next: usize,
+pub(super) struct Columns<'r, 's> {
+    pub(super) row: &'r rusqlite::Row<'s>,
+    pub(super) next: usize,
 }
 
 impl Columns<'_, '_> {
-    fn take<T: FromSql>(&mut self) -> Result<T, Fault> {
+    pub(super) fn take<T: FromSql>(&mut self) -> Result<T, Fault> {
         let value = self.row.get(self.next)?;
         self.next += 1;
         Ok(value)
     }
 
-    fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, Fault> {
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, Fault> {
         let text: Option<String> = self.take()?;
         text.map(|text| serde_json::from_str(&text)).transpose().map_err(Fault::data)
     }
@@ -223,11 +223,11 @@ impl Columns<'_, '_> {
         self.take::<String>()?.parse().map_err(Fault::data)
     }
 
-    fn time(&mut self) -> Result<Timestamp, Fault> {
+    pub(super) fn time(&mut self) -> Result<Timestamp, Fault> {
         self.take().map(Timestamp::from_millis)
     }
 
-    fn time_or_none(&mut self) -> Result<Option<Timestamp>, Fault> {
+    pub(super) fn time_or_none(&mut self) -> Result<Option<Timestamp>, Fault> {
         Ok(self.take::<Option<i64>>()?.map(Timestamp::from_millis))
     }
 
