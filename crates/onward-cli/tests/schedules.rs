@@ -76,6 +76,9 @@ fn next_times_follow_each_other() {
     assert_eq!(times.len(), 3);
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3_600_000), "{times:?}");
     assert_eq!(place.onward(&["schedules", "next", "hourly"]).stdout.lines().count(), 5);
+    put(&place, &["nightly", "w", "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin"]);
+    let local = place.onward(&["schedules", "next", "nightly"]).stdout;
+    assert!(local.lines().all(|line| line.contains(" 03:00:00 CE")), "{local}");
 }
 
 #[test]

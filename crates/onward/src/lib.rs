@@ -74,7 +74,9 @@ pub use model::{
     Schedule, ScheduleSpec, Waits,
 };
 pub use retry::Retry;
-pub use store::{Duplicate, Duplicates, Filter, Prune, Query, RunPage, Stats, WorkerInfo};
+pub use store::{
+    Duplicate, Duplicates, Filter, Occurred, Prune, Query, RunPage, SchedulePage, Stats, WorkerInfo,
+};
 pub use why::{Why, why};
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::Workflow;

@@ -6,11 +6,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward::conformance::{Death, LossyStore};
 use onward::limits::{SCHEDULE_CATCH_UP_MAX, SCHEDULE_GRACE, START_BATCH_MAX, TAGS_MAX};
-use onward::store::{MemoryStore, Occurred, SqliteOptions, SqliteStore, Store};
+use onward::store::{MemoryStore, SqliteOptions, SqliteStore, Store};
 use onward::{
-    CatchUp, Clock, Code, Ctx, Failure, Filter, Onward, Overlap, Query, Run, RunState, TestClock,
-    Timestamp, Worker, Workflow,
+    CatchUp, Clock, Code, Ctx, Failure, Filter, Occurred, Onward, Overlap, Query, Run, RunState,
+    TestClock, Timestamp, Worker, Workflow,
 };
 
 #[cfg(feature = "postgres")]
@@ -303,6 +304,29 @@ async fn other_times_are_a_new_generation_and_lose_no_time_that_is_due() {
     ];
     assert_eq!(keys, expected);
     worker.shutdown().await.unwrap();
+}
+
+/// Before its write, or after it and before its answer: another fires what is left to fire.
+#[tokio::test]
+async fn a_process_that_dies_while_it_fires_loses_and_doubles_nothing() {
+    for death in [Death::Before, Death::After] {
+        let (clock, onward) = memory();
+        let hourly = onward.schedule("hourly");
+        hourly.clone().every(HOUR).start(REPORT, &input()).await.unwrap();
+        clock.advance(HOUR);
+        let dying = Arc::new(LossyStore::around(onward.store().clone()));
+        dying.die_after(0, death);
+        let other = Onward::with_store(dying.clone()).schedule("hourly").every(MINUTE * 30);
+        // Its first write fires what is due by the old times.
+        let task = tokio::spawn(async move { other.start(REPORT, &input()).await });
+        dying.died().await;
+        task.abort();
+        assert_eq!(runs(&onward, "hourly").await.len(), usize::from(death == Death::After));
+        let worker = only_fire(&onward).await;
+        until_fired(&onward, "hourly").await;
+        assert_eq!(times(&onward, "hourly").await, ["01:00"], "{death:?}");
+        worker.shutdown().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -10,8 +10,7 @@ mod show;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use onward::store::Occurred;
-use onward::{Code, Onward};
+use onward::{Code, Occurred, Onward};
 
 use crate::args::Global;
 use crate::open;

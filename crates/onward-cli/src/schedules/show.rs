@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use onward::limits::{SCHEDULE_GRACE, SCHEDULE_NEXT_MAX};
-use onward::{Schedule, Timestamp};
+use onward::{Schedule, ScheduleSpec, Timestamp};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -57,7 +57,7 @@ impl NextArgs {
         let (status, now) = (schedule.status().await?, output::now(&onward));
         for at in schedule.next(self.count).await? {
             match global.output {
-                Format::Table => writeln!(output::stdout(), "{}", text::moment(at, now))?,
+                Format::Table => writeln!(output::stdout(), "{}", local(&status, at, now))?,
                 Format::Json => output::print_json(&At { at })?,
                 Format::Ids => writeln!(output::stdout(), "{at}")?,
             }
@@ -164,9 +164,20 @@ fn write_whole(
         row("latest run", format!("key {}", text::line(&latest.key)));
     }
     for (place, at) in times.iter().enumerate() {
-        row(if place == 0 { "next" } else { "" }, text::moment(*at, now));
+        row(if place == 0 { "next" } else { "" }, local(schedule, *at, now));
     }
     Ok(table.write(out)?)
+}
+
+/// A moment, also by the clocks that the pattern is read by.
+fn local(schedule: &Schedule, at: Timestamp, now: Timestamp) -> String {
+    let moment = text::moment(at, now);
+    match (&schedule.spec, schedule.spec.local_time(at)) {
+        (ScheduleSpec::Cron { time_zone, .. }, Some(local)) if time_zone != "UTC" => {
+            format!("{local}  {moment}")
+        }
+        _ => moment,
+    }
 }
 
 /// Says of a schedule that should have been fired why it may not have been.

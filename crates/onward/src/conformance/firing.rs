@@ -223,6 +223,26 @@ pub async fn buffer_one_lets_one_run_wait(stage: &Stage) {
     worker.take(third.run().unwrap()).await;
 }
 
+/// A run that is buffered while the one before ends is never left behind: it waits for it, or begins.
+pub async fn buffering_racing_the_end_strands_no_run(stage: &Stage) {
+    let Some(store) = stage.store.schedules() else { return };
+    let fire = due(stage, Overlap::BufferOne).await;
+    let mut latest = fire.occurrences[0].run;
+    store.fire_schedule(fire).await.unwrap();
+    let worker = stage.worker().await;
+    for _ in 0..20 {
+        let lease = worker.take(latest).await;
+        let other = stage.other.clone();
+        let ending = tokio::spawn(async move {
+            other.settle(lease, Settle::new(Vec::new(), End::Completed(json(1)))).await
+        });
+        let occurred = fire_next(stage).await;
+        ending.await.unwrap().unwrap();
+        latest = occurred.run().unwrap();
+    }
+    worker.take(latest).await;
+}
+
 /// A run that goes on as another is live as long as that one is.
 pub async fn continuation_of_the_latest_run_is_live(stage: &Stage) {
     let Some(store) = stage.store.schedules() else { return };

@@ -397,6 +397,7 @@ macro_rules! conformance_suite {
                 allow_starts_beside_a_live_run
                 cancel_previous_starts_behind_the_run_it_ends
                 buffer_one_lets_one_run_wait
+                buffering_racing_the_end_strands_no_run
                 continuation_of_the_latest_run_is_live
                 trigger_twice
                 full_firing_starts_every_run

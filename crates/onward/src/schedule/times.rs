@@ -103,6 +103,28 @@ impl Times {
     }
 }
 
+impl ScheduleSpec {
+    /// A moment as the clocks of the schedule's zone show it, for people. Nothing where that zone is
+    /// not known; even distances have none, and are shown in UTC.
+    ///
+    /// ```
+    /// use onward::{ScheduleSpec, Timestamp};
+    ///
+    /// let (cron, time_zone) = ("0 3 * * *".to_owned(), "Europe/Berlin".to_owned());
+    /// let nightly = ScheduleSpec::Cron { cron, time_zone };
+    /// let shown = nightly.local_time(Timestamp::from_millis(1_774_746_000_000));
+    /// assert_eq!(shown.as_deref(), Some("2026-03-29 03:00:00 CEST"));
+    /// ```
+    pub fn local_time(&self, at: Timestamp) -> Option<String> {
+        let zone = match self {
+            ScheduleSpec::Cron { time_zone, .. } => TimeZone::get(time_zone).ok()?,
+            ScheduleSpec::Every { .. } => TimeZone::UTC,
+        };
+        let time = zoned(at.as_millis().div_euclid(1_000), &zone)?;
+        Some(time.strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
+    }
+}
+
 fn wrong(what: String, source: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(Code::InvalidSchedule).about(what).because(source)
 }
@@ -115,8 +137,8 @@ fn moment(time: Zoned) -> Option<Timestamp> {
     Some(Timestamp::from_millis(time.timestamp().as_millisecond()))
 }
 
-/// How long ago a moment is, at the least, that counts as missed.
-pub(crate) fn earlier(at: Timestamp, by: Duration) -> Timestamp {
+/// The moment that is this much earlier.
+pub(super) fn earlier(at: Timestamp, by: Duration) -> Timestamp {
     Timestamp::from_millis(at.as_millis().saturating_sub(millis(by)))
 }
 

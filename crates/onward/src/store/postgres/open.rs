@@ -17,7 +17,7 @@ use crate::{Clock as _, Code, Error, SystemClock, Timestamp};
 
 /// The schema's migrations in order; the database says how many it has had.
 const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_schedules.sql")];
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0004_schedules.sql")];
 
 /// The store's functions, written anew with every migration.
 const FUNCTIONS: &[&str] = &[

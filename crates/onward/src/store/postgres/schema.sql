@@ -103,6 +103,29 @@ CREATE INDEX runs_stuck ON onward.runs USING btree (stuck_builds, queue, workflo
 CREATE INDEX runs_suspect ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes >= 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_waiting ON onward.runs USING btree (due_at, id) WHERE ((state = 'waiting'::text) AND (due_at IS NOT NULL));
 
+table schedules (
+    name text collate "C" not null,
+    spec text not null,
+    workflow text not null,
+    input text not null,
+    queue text not null,
+    priority integer not null,
+    timeout_ms bigint,
+    tags text,
+    overlap text not null,
+    catch_up text not null,
+    generation integer not null,
+    created_at bigint not null,
+    changed_at bigint not null,
+    paused_at bigint,
+    next_at bigint,
+    latest_at bigint,
+    latest_workflow text,
+    latest_key text
+);
+CREATE INDEX schedules_due ON onward.schedules USING btree (next_at) WHERE ((paused_at IS NULL) AND (next_at IS NOT NULL));
+CREATE UNIQUE INDEX schedules_pkey ON onward.schedules USING btree (name);
+
 table schema (
     version integer not null
 );

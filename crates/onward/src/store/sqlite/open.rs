@@ -19,7 +19,7 @@ use crate::{Code, Error};
 
 /// The schema's migrations in order; the database says how many it has had.
 const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_schedules.sql")];
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0004_schedules.sql")];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table
 /// and index that hundreds of concurrent runs write to; it is taken only as it is used.
