@@ -103,6 +103,26 @@ async fn a_schedule_starts_its_workflow_at_its_times() {
 }
 
 #[tokio::test]
+async fn a_schedule_comes_by_the_clock_of_the_machine_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("onward.db").display());
+    let (here, there) = (Onward::open(&url).await.unwrap(), Onward::open(&url).await.unwrap());
+    let workers = [serve(&here).await, serve(&there).await];
+    // The workers look at the store already, and are told of it.
+    let setup = here.schedule("secondly").every(Duration::from_secs(1));
+    setup.start(REPORT, &input()).await.unwrap();
+    until(async || runs(&here, "secondly").await.len() >= 2).await;
+    for run in runs(&here, "secondly").await {
+        let late = here.run(run.id).result().await.unwrap();
+        let late: Option<Timestamp> = late.read().unwrap();
+        assert!(run.created_at.since(late.unwrap()) < Duration::from_secs(3), "{run:?}");
+    }
+    for worker in workers {
+        worker.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_no_schedule_started_has_no_time_of_one() {
     let (_clock, onward) = memory();
     let worker = serve(&onward).await;

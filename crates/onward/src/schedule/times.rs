@@ -1,27 +1,20 @@
 //! When a schedule comes.
 //!
-//! Owns: [`Times`], from a spec to moments, with time zones and their changes of the clock. Never
-//! reads a clock.
+//! Owns: [`Times`], from a spec to moments; `cron` has those of a pattern. Never reads a clock.
 
 use std::time::Duration;
 
-use croner::Cron;
-use croner::parser::{CronParser, Seconds, Year};
-use jiff::Zoned;
 use jiff::tz::TimeZone;
 
+use super::cron::ZonedCron;
 use crate::clock::millis;
 use crate::limits::{DURATION_MAX, SCHEDULE_EVERY_MIN};
 use crate::{Code, Error, ScheduleSpec, Timestamp};
 
 /// The moments of a schedule: whole seconds by a cron pattern, or even distances.
-///
-/// A time that the clocks of the zone leave out is moved to the first moment after the gap, if the
-/// pattern names an hour; patterns that repeat within the day skip it. A time that the clocks show
-/// twice comes once, the first time, if the pattern names it; one that repeats comes both times.
 #[derive(Debug)]
 pub(crate) enum Times {
-    Cron { cron: Box<Cron>, zone: TimeZone },
+    Cron(Box<ZonedCron>),
     Every { every_ms: i64, anchor_ms: i64 },
 }
 
@@ -30,13 +23,7 @@ impl Times {
     pub(crate) fn of(spec: &ScheduleSpec) -> Result<Self, Error> {
         match spec {
             ScheduleSpec::Cron { cron, time_zone } => {
-                let parser =
-                    CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-                let pattern = parser.parse(cron);
-                let pattern = pattern.map_err(|source| wrong(format!("cron {cron:?}"), source))?;
-                let zone = TimeZone::get(time_zone);
-                let zone = zone.map_err(|source| wrong(format!("zone {time_zone:?}"), source))?;
-                Ok(Times::Cron { cron: Box::new(pattern), zone })
+                Ok(Times::Cron(Box::new(ZonedCron::of(cron, time_zone)?)))
             }
             ScheduleSpec::Every { every_ms, anchor } => {
                 let bounds = millis(SCHEDULE_EVERY_MIN)..=millis(DURATION_MAX);
@@ -54,10 +41,7 @@ impl Times {
     /// The first moment after this one. None: it does not come again.
     pub(crate) fn after(&self, at: Timestamp) -> Option<Timestamp> {
         match self {
-            Times::Cron { cron, zone } => {
-                let from = zoned(at.as_millis().div_euclid(1_000), zone)?;
-                moment(cron.find_next_occurrence(&from, false).ok()?)
-            }
+            Times::Cron(cron) => timestamp(cron.after(moment(at.as_millis().div_euclid(1_000))?)?),
             Times::Every { every_ms, anchor_ms } => {
                 let steps = at.as_millis().checked_sub(*anchor_ms)?.div_euclid(*every_ms);
                 let next = steps.saturating_add(1).max(0).checked_mul(*every_ms)?;
@@ -70,9 +54,9 @@ impl Times {
     pub(crate) fn before(&self, at: Timestamp) -> Option<Timestamp> {
         let just_before = at.as_millis().checked_sub(1)?;
         match self {
-            Times::Cron { cron, zone } => {
-                let from = zoned(just_before.div_euclid(1_000).checked_add(1)?, zone)?;
-                moment(cron.find_previous_occurrence(&from, false).ok()?)
+            Times::Cron(cron) => {
+                let second = just_before.div_euclid(1_000).checked_add(1)?;
+                timestamp(cron.before(moment(second)?)?)
             }
             Times::Every { every_ms, anchor_ms } => {
                 let steps = just_before.checked_sub(*anchor_ms)?.div_euclid(*every_ms);
@@ -120,21 +104,17 @@ impl ScheduleSpec {
             ScheduleSpec::Cron { time_zone, .. } => TimeZone::get(time_zone).ok()?,
             ScheduleSpec::Every { .. } => TimeZone::UTC,
         };
-        let time = zoned(at.as_millis().div_euclid(1_000), &zone)?;
+        let time = moment(at.as_millis().div_euclid(1_000))?.to_zoned(zone);
         Some(time.strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
     }
 }
 
-fn wrong(what: String, source: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(Code::InvalidSchedule).about(what).because(source)
+fn moment(second: i64) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_second(second).ok()
 }
 
-fn zoned(second: i64, zone: &TimeZone) -> Option<Zoned> {
-    Some(jiff::Timestamp::from_second(second).ok()?.to_zoned(zone.clone()))
-}
-
-fn moment(time: Zoned) -> Option<Timestamp> {
-    Some(Timestamp::from_millis(time.timestamp().as_millisecond()))
+fn timestamp(moment: jiff::Timestamp) -> Option<Timestamp> {
+    Some(Timestamp::from_millis(moment.as_millisecond()))
 }
 
 /// The moment that is this much earlier.
