@@ -2,7 +2,8 @@
 //! store, and the dead rows that they left behind.
 //!
 //! Nine tenths of the runs are copies; the last tenth is queued, claimed and finished by a worker
-//! just before, and nothing but the server's own vacuum tidies up after it.
+//! just before, and nothing but the server's own vacuum tidies up after it. The fresh store is there
+//! at the same time, and the two take turns.
 //!
 //! Owns: how many runs pass through.
 
@@ -12,7 +13,7 @@ use onward::{Onward, RunState};
 
 use crate::bench::{Bench, Fallible, Measured};
 use crate::fill::{self, ONE_STEP};
-use crate::flat_claims::claim_us;
+use crate::flat_claims::claims_us;
 use crate::place::{Made, Place, connect};
 
 /// Runs that are there as copies.
@@ -32,11 +33,14 @@ const SETTLING: Duration = Duration::from_secs(2);
 
 pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
     let onward = place.open().await?;
-    let fresh = claim_us(&onward).await?;
     fill::finished(place, bench.count(COPIED)).await?;
     let churned = bench.count(CHURNED);
     churn(place, &onward, churned as u64).await?;
-    let after = claim_us(&onward).await?;
+    let small = Place::make(&bench.kind).await?;
+    let compared = async { claims_us(&small.open().await?, &onward).await };
+    let compared = compared.await;
+    small.remove().await?;
+    let (fresh, after) = compared?;
     let dead = dead_rows(place).await?;
     let measured = Measured::new("churn_claims", after, "µs", "ratio <= 1.2").against(fresh);
     Ok(measured.with("churned", churned as f64).with("dead_rows", dead))

@@ -12,6 +12,7 @@ mod child;
 mod fill;
 mod place;
 mod raw;
+mod relay;
 mod role;
 
 mod churn_claims;

@@ -16,6 +16,7 @@ use crate::problem::{Exit, Problem};
 use crate::prune::PruneArgs;
 use crate::runs::RunsCommand;
 use crate::schedules::SchedulesCommand;
+use crate::signals::SignalsCommand;
 use crate::start::StartArgs;
 
 /// The store where none is named.
@@ -78,6 +79,8 @@ enum Command {
     Keys(KeysCommand),
     #[command(subcommand)]
     Schedules(SchedulesCommand),
+    #[command(subcommand)]
+    Signals(SignalsCommand),
     Start(StartArgs),
     Prune(PruneArgs),
     Copy(CopyArgs),
@@ -106,6 +109,7 @@ impl Args {
             Command::Runs(runs) => runs.execute(&self.global).await,
             Command::Keys(keys) => keys.execute(&self.global).await,
             Command::Schedules(schedules) => schedules.execute(&self.global).await,
+            Command::Signals(signals) => signals.execute(&self.global).await,
             Command::Start(start) => start.execute(&self.global).await,
             Command::Prune(prune) => prune.execute(&self.global).await,
             Command::Copy(copy) => copy.execute(&self.global).await,

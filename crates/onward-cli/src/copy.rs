@@ -26,7 +26,7 @@ Examples:
   onward copy --from sqlite:onward.db --to postgres://app@db/shop --dry-run
   onward copy --from sqlite:onward.db --to postgres://app@db/shop
 
-How to move: stop every worker AND every program that starts, cancels or retries runs, on both
+How to move: stop every worker and every program that starts, cancels or retries runs, on both
 stores. Copy. Start them again on the destination, and never again on the source: whatever still
 goes on there is not in the copy, and its steps may be executed twice.
 

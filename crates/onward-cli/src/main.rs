@@ -10,6 +10,7 @@ mod keys;
 mod prune;
 mod runs;
 mod schedules;
+mod signals;
 mod start;
 
 mod open;

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use onward::Onward;
+use onward::{Code, Onward};
 
 use crate::problem::Problem;
 
@@ -22,11 +22,17 @@ pub(crate) async fn existing_at(url: &str, named_by: &'static str) -> Result<Onw
     }
 }
 
-/// Opens a store or, where there is no database, an empty one in its place.
+/// Opens a store or, where there is no database or no schema of one, an empty one in its place.
 pub(crate) async fn existing_or_empty(url: &str) -> Result<Onward, Problem> {
     match sqlite_path(url) {
-        Some(path) if !path.exists() => created("memory:").await,
-        _ => existing(url).await,
+        Some(path) if !path.exists() => return created("memory:").await,
+        _ => {}
+    }
+    match existing(url).await {
+        Err(Problem::Library(error)) if error.code() == Code::SchemaMissing => {
+            created("memory:").await
+        }
+        opened => opened,
     }
 }
 

@@ -98,6 +98,7 @@ fn exit_of(code: Code) -> Exit {
         | Code::StoreCorrupt
         | Code::StoreNotDurable
         | Code::SchemaMissing
+        | Code::SchemaTooOld
         | Code::SchemaTooNew => Exit::Unavailable,
         Code::UnknownStoreUrl
         | Code::InvalidName

@@ -21,6 +21,7 @@ fn a_command_that_looks_creates_no_database() {
         &["runs", "cancel", NOBODY],
         &["runs", "retry", NOBODY],
         &["keys", "show", "w", "k"],
+        &["signals", "send", NOBODY, "go"],
         &["prune", "--older-than", "1d"],
         &["schedules", "list"],
         &["schedules", "show", "s"],
@@ -56,6 +57,7 @@ fn what_does_not_exist_is_exit_3() {
         &["schedules", "trigger", "no-such-schedule"],
         &["schedules", "remove", "no-such-schedule"],
         &["schedules", "backfill", "no-such-schedule", "--from", "2026-01-01T00:00:00Z"],
+        &["signals", "send", NOBODY, "go"],
     ] {
         let ended = place.onward(args);
         assert_eq!(ended.code, 3, "{args:?}: {}", ended.stderr);
@@ -73,6 +75,7 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
         &["runs", "list", "--state", "asleep"],
         &["runs", "list", "--limit", "0"],
         &["start", "w", "--input", "{oops"],
+        &["signals", "send", NOBODY, "go", "{oops"],
         &["start", "w", "--from", "no-such-file.jsonl"],
         &["start", "w", "--key", "k", "--from", "x"],
         &["start", "w", "--key-field", "id"],
@@ -152,7 +155,7 @@ fn a_store_that_another_program_locks_is_exit_4() {
     let refused = place.onward(&["runs", "cancel", &id]);
     assert_eq!(refused.code, 4, "{}", refused.stderr);
     assert!(refused.stderr.contains("store_locked"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("holds the database file's write lock"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("holds a lock on the database"), "{}", refused.stderr);
     assert_eq!(refused.stdout, "");
     // Whoever only looks is not held up.
     assert_eq!(place.onward(&["runs", "list", "-o", "ids"]).stdout, format!("{id}\n"));
@@ -342,4 +345,20 @@ fn a_reader_that_leaves_early_is_no_error() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0));
     assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_signal_with_a_key_is_kept_once() {
+    let place = Place::new();
+    let run = place.start(&["w"]);
+    for _ in 0..2 {
+        let sent = place.onward(&["signals", "send", &run, "paid", "{\"n\": 1}", "--key", "e-1"]);
+        assert_eq!((sent.code, sent.stdout.as_str()), (0, ""), "{}", sent.stderr);
+    }
+    let other = place.onward(&["signals", "send", &run, "paid", "2", "--key", "e-1"]);
+    assert_eq!(other.code, 1, "{}", other.stderr);
+    assert!(other.stderr.contains("key_conflict"), "{}", other.stderr);
+    let shown = place.onward(&["-o", "json", "runs", "list"]).stdout;
+    let shown: Value = serde_json::from_str(shown.trim()).unwrap();
+    assert_eq!(shown["signals"], 1);
 }

@@ -86,6 +86,26 @@ fn a_dry_run_counts_and_creates_nothing() {
 }
 
 #[test]
+fn a_dry_run_into_a_database_without_a_schema_counts_and_creates_nothing() {
+    let Ok(server) = std::env::var("ONWARD_TEST_POSTGRES") else {
+        panic!(
+            "ONWARD_TEST_POSTGRES is not set: run ./scripts/test, or scripts/postgres cargo test …"
+        )
+    };
+    let place = Place::new();
+    place.start(&["w", "--key", "k"]);
+    let (from, to) = (place.url(), format!("{server}?schema=nobody_made_this_one"));
+    for _ in 0..2 {
+        let dry = place.onward(&["copy", "--from", &from, "--to", &to, "--dry-run"]);
+        assert_eq!(dry.code, 0, "{}", dry.stderr);
+        assert!(dry.stdout.starts_with("would copy 1 run, 0 existing\n"), "{}", dry.stdout);
+    }
+    let looked = place.onward(&["--store", &to, "runs", "list"]);
+    assert_eq!(looked.code, 4, "{}", looked.stderr);
+    assert!(looked.stderr.contains("schema_missing"), "{}", looked.stderr);
+}
+
+#[test]
 fn wrong_usage_is_exit_2_and_a_missing_source_is_exit_4() {
     let place = Place::new();
     let missing = copy(&place, &[]);
@@ -181,7 +201,7 @@ fn a_killed_copy_goes_on_where_it_was() {
 #[test]
 fn the_help_says_what_the_operator_must_do() {
     let help = Place::new().onward(&["copy", "--help"]).stdout;
-    for part in ["stop every worker AND every program", "goes on", "nothing is lost", "dead worker"]
+    for part in ["stop every worker and every program", "goes on", "nothing is lost", "dead worker"]
     {
         assert!(help.contains(part), "{part}: {help}");
     }

@@ -1,15 +1,12 @@
 //! Times and clocks.
 //!
-//! Owns: [`Timestamp`], the clock that a store reads, and the one that tests move by hand. Never
-//! mixes clocks: whatever is compared with a stored time comes from the store's clock.
+//! Owns: [`Timestamp`], and the clock that a store reads. Never mixes clocks: whatever is compared
+//! with a stored time comes from the store's clock.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 
 use crate::limits::DURATION_MAX;
 use crate::store::BoxFuture;
@@ -119,63 +116,5 @@ impl Clock for SystemClock {
     fn sleep_until(&self, due: Timestamp) -> BoxFuture<'_, ()> {
         let pause = due.since(self.now()).min(TIMER_MAX);
         Box::pin(tokio::time::sleep(pause))
-    }
-}
-
-/// A clock that stands still until it is moved: for tests of code that waits.
-///
-/// ```
-/// use onward::{Clock, TestClock};
-/// use std::time::Duration;
-///
-/// let clock = TestClock::new();
-/// let before = clock.now();
-/// clock.advance(Duration::from_secs(3600));
-/// assert_eq!(clock.now().since(before), Duration::from_secs(3600));
-/// ```
-#[derive(Debug, Clone)]
-pub struct TestClock(Arc<TestClockState>);
-
-#[derive(Debug)]
-struct TestClockState {
-    now: AtomicI64,
-    moved: Notify,
-}
-
-impl TestClock {
-    /// A clock that stands at a fixed moment in 2026.
-    pub fn new() -> Self {
-        let now = AtomicI64::new(1_767_225_600_000);
-        Self(Arc::new(TestClockState { now, moved: Notify::new() }))
-    }
-
-    /// Moves the clock forward and wakes whoever sleeps on it.
-    pub fn advance(&self, by: Duration) {
-        self.0.now.fetch_add(millis(by), Ordering::SeqCst);
-        self.0.moved.notify_waiters();
-    }
-}
-
-impl Default for TestClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.now.load(Ordering::SeqCst))
-    }
-
-    fn sleep_until(&self, due: Timestamp) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            loop {
-                let moved = self.0.moved.notified();
-                if self.now() >= due {
-                    return;
-                }
-                moved.await;
-            }
-        })
     }
 }

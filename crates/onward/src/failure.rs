@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{FAILURE_MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
-use crate::{Code, Json};
+use crate::{Code, Json, RunId};
 
 /// What a step or a workflow failed with.
 ///
@@ -51,6 +51,9 @@ pub struct FailureData {
     /// When the next try should come, where the other side said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
+    /// The child whose failure this is, in the run that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<RunId>,
     /// The step whose recorded failure this is, so that a retry of the run knows what to void.
     #[serde(skip)]
     pub(crate) step: Option<Box<str>>,
@@ -60,12 +63,13 @@ pub struct FailureData {
 /// just been made.
 impl PartialEq for FailureData {
     fn eq(&self, other: &Self) -> bool {
-        let Self { code, message, details, retryable, retry_after, step: _ } = self;
+        let Self { code, message, details, retryable, retry_after, child, step: _ } = self;
         *code == other.code
             && *message == other.message
             && *details == other.details
             && *retryable == other.retryable
             && *retry_after == other.retry_after
+            && *child == other.child
     }
 }
 
@@ -107,6 +111,7 @@ impl Failure {
             details: None,
             retryable,
             retry_after: None,
+            child: None,
             step: None,
         }))
     }
@@ -145,6 +150,11 @@ impl Failure {
     /// Whether the failure has this code.
     pub fn is(&self, code: &str) -> bool {
         self.0.code == code
+    }
+
+    pub(crate) fn of_child(mut self, run: RunId) -> Self {
+        self.0.child = Some(run);
+        self
     }
 
     pub(crate) fn at_step(mut self, step: &str) -> Self {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// A 128-bit identifier, written in the usual form with hyphens.
 ///
@@ -133,6 +134,20 @@ macro_rules! identifier {
             }
         }
     };
+}
+
+impl RunId {
+    /// The id of the run that `parent` starts as this step: the same however often it does, and next
+    /// to the parent's in the order of runs.
+    pub(crate) fn derived(parent: RunId, step: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(parent.as_u128().to_be_bytes());
+        hash.update(step.as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.finalize()[..16]);
+        bytes[..6].copy_from_slice(&parent.as_u128().to_be_bytes()[..6]);
+        Self(Uuid::derived(bytes))
+    }
 }
 
 identifier!(RunId);

@@ -35,6 +35,7 @@ mod driver;
 mod ending;
 mod upkeep;
 mod waiting;
+mod watch;
 mod why;
 mod worker;
 
@@ -54,29 +55,36 @@ mod model;
 mod retry;
 #[cfg(feature = "schedules")]
 mod schedule;
+mod test_clock;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod workflow;
 
 #[cfg(feature = "schedules")]
 pub use client::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use client::{
-    Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, Start, StartMany,
-    StartedMany,
+    Copied, CopyProgress, CopyTo, Onward, Progress, Refusal, RunHandle, SendSignal, Start,
+    StartMany, StartedMany,
 };
-pub use clock::{Clock, SystemClock, TestClock, Timestamp};
-pub use ctx::{Ctx, Sleep, Step, StepFuture, TransactionFuture};
+pub use clock::{Clock, SystemClock, Timestamp};
+pub use ctx::{
+    All, AllResults, Callback, CallbackFuture, Child, ChildResult, ChildStarted, Ctx, SignalFuture,
+    SignalWithin, Sleep, StartChild, Step, StepFuture, TransactionFuture,
+};
 pub use error::{Code, Error};
 pub use failure::{Failure, FailureData};
 pub use id::{RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
-    CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Record, RecordKind, Run, RunState,
-    Schedule, ScheduleSpec, Waits,
+    CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Parent, Record, RecordKind, Run,
+    RunState, Schedule, ScheduleSpec, Waits,
 };
 pub use retry::Retry;
 pub use store::{
     Duplicate, Duplicates, Filter, Occurred, Prune, Query, RunPage, SchedulePage, Stats, WorkerInfo,
 };
+pub use test_clock::TestClock;
 pub use why::{Why, why};
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::Workflow;
@@ -95,3 +103,11 @@ mod guide {}
 #[cfg(all(doctest, feature = "schedules"))]
 #[doc = include_str!("../../../docs/schedules.md")]
 mod schedules {}
+
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/testing.md")]
+mod testing_page {}
+
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/mistakes.md")]
+mod mistakes_page {}

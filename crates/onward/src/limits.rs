@@ -9,14 +9,14 @@ use std::time::Duration;
 /// record still fits a commit without holding up its neighbours.
 pub const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Records in one run's history: 10,000. A claim reads the whole history, so this bounds what a
-/// claim costs; past it a run goes on with [`Ctx::continue_as`](crate::Ctx::continue_as).
-pub const HISTORY_RECORDS_MAX: usize = 10_000;
+/// Records in one run's history: 20,000, room for a fan-out over ten thousand items and what goes with
+/// it. A claim reads the whole history, so this bounds what a claim costs; past it a run goes on with [`Ctx::continue_as`](crate::Ctx::continue_as).
+pub const HISTORY_RECORDS_MAX: usize = 20_000;
 
 /// Bytes of payload in one run's history: 32 MiB, what a claim may read into memory.
 pub const HISTORY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The share of a history limit at which a warning names the run, in percent: it leaves two
+/// The share of a history limit at which a warning names the run, in percent: it leaves four
 /// thousand records to act on it.
 pub const HISTORY_WARN_PERCENT: usize = 80;
 
@@ -28,6 +28,10 @@ pub const KEY_BYTES_MAX: usize = 512;
 
 /// Bytes of a step id, run id included: what HTTP services accept as an idempotency key.
 pub const STEP_ID_BYTES_MAX: usize = 255;
+
+/// Signals that one run is sent in its life, its children's ends not counted: half as many as its
+/// history has records, since each one that is taken is a record. Past it the sender is refused.
+pub const SIGNALS_MAX: u64 = 10_000;
 
 /// The queue of a run, and of a worker, that names none.
 pub const QUEUE_DEFAULT: &str = "default";
@@ -53,6 +57,10 @@ pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Runs that one sweep or one wake-up moves in a transaction: it keeps the transaction short when a
 /// large worker dies.
 pub const SWEEP_BATCH_MAX: usize = 1_000;
+
+/// Children of cancelled runs that one sweep asks to end: each is a write of its own, and a sweep must
+/// not take long. The next pass goes on.
+pub const CASCADE_BATCH_MAX: usize = 100;
 
 /// How long a worker that was lost is kept when it holds no run: a day, so that people can still
 /// see who died, and a crash loop does not fill the store with rows.
@@ -186,3 +194,11 @@ pub const SCHEDULES_DUE_MAX: usize = 32;
 
 /// Times that one look ahead at a schedule gives: a screenful, whatever is asked for.
 pub const SCHEDULE_NEXT_MAX: usize = 100;
+
+/// Points at which a check of retry safety lets a process die: each costs about a millisecond, and a
+/// workflow with more of them is better checked with a smaller input.
+pub const CHECK_POINTS_MAX: usize = 2_000;
+
+/// How long one life of a process may take in a check, by the machine's clock: fakes answer at once,
+/// so what takes longer hangs.
+pub const CHECK_LIFE_MAX: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::store::WorkerInfo;
-use crate::{Run, RunState, Timestamp, Waits};
+use crate::{Run, RunId, RunState, Timestamp, Waits};
 
 /// Why a run is not running, or that it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +62,16 @@ pub enum Why {
         /// What was found.
         detail: String,
     },
+    /// It waits for a signal, without a time limit.
+    Signal {
+        /// The signal's name.
+        name: String,
+    },
+    /// It waits for the end of a run that it started.
+    Child {
+        /// That run.
+        run: RunId,
+    },
     /// It is asked to end, and its worker is about to settle it.
     Cancelling,
     /// It is asked to end, and ends when a worker that serves it takes it up.
@@ -89,6 +99,12 @@ pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
             Why::Stuck { code: code.clone(), detail: detail.clone() }
         }
         (_, Some(Waits::Behind { run, .. })) => Why::Behind { run: *run },
+        (RunState::Waiting, Some(Waits::Signal { name })) if run.due_at.is_none() => {
+            Why::Signal { name: name.clone() }
+        }
+        (RunState::Waiting, Some(Waits::Child { run: child })) if run.due_at.is_none() => {
+            Why::Child { run: *child }
+        }
         (RunState::Waiting, waits) if run.due_at.is_some_and(|due| due > now) => {
             until(run, waits.as_ref(), now)
         }
@@ -102,6 +118,8 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
         Some(Waits::Start) => "its start time".to_owned(),
         Some(Waits::Timer { step }) => format!("the timer {step:?}"),
         Some(Waits::Retry { step, try_number }) => format!("try {try_number} of step {step:?}"),
+        Some(Waits::Signal { name }) => format!("the signal {name:?}"),
+        Some(Waits::Child { run }) => format!("the end of its child {run}"),
         Some(Waits::Backoff { crashes }) => {
             format!("the pause after {crashes} workers died in it")
         }
@@ -141,6 +159,8 @@ impl fmt::Display for Why {
                 let rest = humantime::format_duration(rest);
                 write!(f, "It waits for {what}, until {at} (in {rest}).")
             }
+            Why::Signal { name } => write!(f, "It waits for the signal {name:?}."),
+            Why::Child { run } => write!(f, "It waits until its child {run} has ended."),
             Why::Behind { run } => write!(f, "It waits until run {run} has ended."),
             Why::Stuck { code, detail } => write!(
                 f,
@@ -221,6 +241,14 @@ mod tests {
         assert_eq!(retry, format!("It waits for try 3 of step {step}, {at}"));
         let backoff = waits(Waits::Backoff { crashes: 4 }, later);
         assert_eq!(backoff, format!("It waits for the pause after 4 workers died in it, {at}"));
+        let signal = Waits::Signal { name: "approved".to_owned() };
+        assert_eq!(
+            waits(signal.clone(), later),
+            format!("It waits for the signal \"approved\", {at}")
+        );
+        assert_eq!(waits(signal, None), "It waits for the signal \"approved\".");
+        let child = Waits::Child { run: RunId::from_u128(2) };
+        assert!(waits(child, None).starts_with("It waits until its child 00000000-"));
         let behind = Waits::Behind { run: RunId::from_u128(2), start_at: NOW };
         assert!(waits(behind, None).starts_with("It waits until run 00000000-"));
         let stuck = Waits::Stuck { code: "crash_loop".to_owned(), detail: "why".to_owned() };

@@ -1,30 +1,20 @@
 //! The conformance suite on the stores of this crate.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-use std::sync::Arc;
-
-use onward::TestClock;
-use onward::conformance::Harness;
-use onward::store::{MemoryStore, Store};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use {
+    onward::{TestClock, conformance::Harness, store::Store},
+    std::sync::Arc,
+};
 
 #[cfg(feature = "postgres")]
 #[path = "database/mod.rs"]
 mod database;
+#[path = "harness/mod.rs"]
+mod harness;
 
 mod memory {
-    use super::*;
-
-    struct Memory(Arc<MemoryStore>);
-
-    impl Harness for Memory {
-        async fn open(clock: TestClock) -> Self {
-            Memory(Arc::new(MemoryStore::with_clock(Arc::new(clock))))
-        }
-
-        fn store(&self) -> Arc<dyn Store> {
-            self.0.clone()
-        }
-    }
+    use crate::harness::Memory;
 
     onward::conformance_suite!(Memory);
 }

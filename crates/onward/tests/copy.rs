@@ -8,28 +8,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onward::conformance::stage::{LEASE_MS, Stage, Worker, done, json, keyed, new_run, parked};
-use onward::conformance::{Harness, LossyStore, stage::BUILD};
+use onward::conformance::{LossyStore, stage::BUILD};
 use onward::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX, SCHEDULES_DUE_MAX};
 use onward::store::{End, ImportSchedule, MemoryStore, Prune, PutSchedule, Store};
 use onward::{
     CatchUp, Code, Copied, Ctx, Failure, OnConflict, Onward, Overlap, RunId, RunState,
-    ScheduleSpec, TestClock, Workflow,
+    ScheduleSpec, Workflow,
 };
 
 #[cfg(feature = "postgres")]
 mod database;
+mod harness;
 
-struct Memory(Arc<MemoryStore>);
-
-impl Harness for Memory {
-    async fn open(clock: TestClock) -> Self {
-        Memory(Arc::new(MemoryStore::with_clock(Arc::new(clock))))
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        self.0.clone()
-    }
-}
+use harness::Memory;
 
 /// Two memory stores on one clock, to copy from and to.
 async fn two() -> (Stage, Stage) {

@@ -8,32 +8,20 @@
 #[cfg(feature = "postgres")]
 #[path = "database/mod.rs"]
 mod database;
+#[path = "harness/mod.rs"]
+mod harness;
 #[path = "differential/story.rs"]
 mod story;
 #[path = "differential/world.rs"]
 mod world;
 
-use std::sync::Arc;
-
-use onward::TestClock;
 use onward::conformance::{Harness, Snapshot, Stage};
-use onward::store::{Import, Imported, MemoryStore, Store};
+use onward::store::{Import, Imported};
 use proptest::prelude::*;
 
+use harness::Memory;
 use story::{Scene, story};
 use world::World;
-
-struct Memory(Arc<MemoryStore>);
-
-impl Harness for Memory {
-    async fn open(clock: TestClock) -> Self {
-        Memory(Arc::new(MemoryStore::with_clock(Arc::new(clock))))
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        self.0.clone()
-    }
-}
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }
@@ -51,28 +39,8 @@ proptest! {
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
-    use onward::store::{SqliteOptions, SqliteStore};
-    use tempfile::TempDir;
-
     use super::*;
-
-    struct Sqlite {
-        store: Arc<SqliteStore>,
-        _folder: TempDir,
-    }
-
-    impl Harness for Sqlite {
-        async fn open(clock: TestClock) -> Self {
-            let folder = TempDir::new().unwrap();
-            let options = SqliteOptions { clock: Arc::new(clock), ..SqliteOptions::default() };
-            let store = SqliteStore::open_with(folder.path().join("onward.db"), options).unwrap();
-            Sqlite { store: Arc::new(store), _folder: folder }
-        }
-
-        fn store(&self) -> Arc<dyn Store> {
-            self.store.clone()
-        }
-    }
+    use crate::harness::Sqlite;
 
     proptest! {
         #![proptest_config(config())]
@@ -91,26 +59,8 @@ mod sqlite {
 
 #[cfg(feature = "postgres")]
 mod postgres {
-    use onward::store::PostgresStore;
-
     use super::*;
-    use crate::database::{Schema, open};
-
-    struct Postgres {
-        store: Arc<PostgresStore>,
-        _schema: Schema,
-    }
-
-    impl Harness for Postgres {
-        async fn open(clock: TestClock) -> Self {
-            let schema = Schema::new();
-            Postgres { store: open(&schema, &clock).await, _schema: schema }
-        }
-
-        fn store(&self) -> Arc<dyn Store> {
-            self.store.clone()
-        }
-    }
+    use crate::harness::Postgres;
 
     proptest! {
         // Each case makes a schema of its own and answers over a connection.

@@ -14,8 +14,12 @@ mod stage;
 
 #[path = "postgres_store/clock.rs"]
 mod clock;
+#[path = "postgres_store/corrupt.rs"]
+mod corrupt;
 #[path = "postgres_store/durability.rs"]
 mod durability;
+#[path = "postgres_store/failover.rs"]
+mod failover;
 #[path = "postgres_store/fence.rs"]
 mod fence;
 #[path = "postgres_store/hint.rs"]

@@ -11,7 +11,7 @@ use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use onward::{Ctx, Failure};
 
-use theatre::{Script, Shuffle, crash_everywhere};
+use theatre::{ECHO, Script, Shuffle, crash_everywhere};
 
 #[cfg(feature = "sqlite")]
 use theatre::crash_everywhere_in_sqlite;
@@ -238,4 +238,77 @@ fn select_over_transactions_chooses_the_same_way_again() {
         })
     };
     crash_everywhere_in_sqlite(script);
+}
+
+/// The next poke, noted with what it carries.
+async fn poke(ctx: &Ctx, shuffle: &Shuffle) -> Result<String, Failure> {
+    let number = ctx.signal::<u32>("poke").await?;
+    shuffle.note(&format!("$signal/poke {number}"));
+    Ok(format!("poke {number}"))
+}
+
+#[test]
+fn signals_come_in_order_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let mut came = vec![noted(&ctx, &shuffle, "first").await?];
+            for _ in 0..6 {
+                came.push(poke(&ctx, &shuffle).await?);
+            }
+            let numbers: Vec<_> = (0..6).map(|number| format!("poke {number}")).collect();
+            assert_eq!(came[1..], numbers);
+            Ok(came)
+        })
+    };
+    crash_everywhere(script);
+}
+
+/// A wait that loses a `select!` swallows nothing: each signal is taken once, in order.
+#[test]
+fn select_over_signals_timers_and_children_chooses_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let mut won = Vec::new();
+            for round in 1..=5 {
+                let child = if round == 1 {
+                    "$child/echo".to_owned()
+                } else {
+                    format!("$child/echo#{round}")
+                };
+                let (pause, name) = (shuffle.fixed_pause(&child), format!("step {round}"));
+                won.push(tokio::select! {
+                    poked = poke(&ctx, &shuffle) => poked?,
+                    echoed = ctx.start(ECHO, &round).result() => {
+                        shuffle.note(&child);
+                        format!("echo {}", echoed?)
+                    }
+                    step = noted(&ctx, &shuffle, &name) => step?,
+                    () = ctx.sleep(pause) => {
+                        shuffle.note(&sleep_name(round));
+                        "slept".to_owned()
+                    }
+                });
+            }
+            let pokes: Vec<_> = won.iter().filter(|won| won.starts_with("poke")).collect();
+            for (number, poke) in pokes.into_iter().enumerate() {
+                assert_eq!(*poke, format!("poke {number}"));
+            }
+            Ok(won)
+        })
+    };
+    crash_everywhere(script);
+}
+
+#[test]
+fn waits_at_once_get_signals_in_their_order_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let pokes = join_all((0..4).map(|_| poke(&ctx, &shuffle)));
+            let (pokes, step) = tokio::join!(pokes, noted(&ctx, &shuffle, "beside"));
+            let pokes = pokes.into_iter().collect::<Result<Vec<_>, _>>()?;
+            assert_eq!(pokes, ["poke 0", "poke 1", "poke 2", "poke 3"]);
+            Ok([pokes, vec![step?]].concat())
+        })
+    };
+    crash_everywhere(script);
 }

@@ -33,6 +33,7 @@ fn new_run() -> NewRun {
         timeout_ms: None,
         tags: BTreeMap::new(),
         caller: "test".to_owned(),
+        parent: None,
         claimant: None,
     }
 }

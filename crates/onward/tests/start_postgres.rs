@@ -4,9 +4,11 @@
 #[path = "database/mod.rs"]
 mod database;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use onward::{Code, Ctx, Failure, OnConflict, Onward, RunState, Workflow};
+use onward::store::{Filter, Query};
+use onward::tokio_postgres::IsolationLevel;
+use onward::{Code, Ctx, Failure, OnConflict, Onward, RunState, TestClock, Workflow};
 use serde_json::{Value, json};
 
 use database::{Schema, connect};
@@ -71,10 +73,12 @@ async fn a_key_means_inside_what_it_means_outside() {
 
 #[tokio::test]
 async fn an_expired_key_is_free_inside_too() {
-    let (_schema, onward, mut db) = shop().await;
-    let ttl = Duration::from_millis(1);
+    let (schema, clock) = (Schema::new(), TestClock::new());
+    let onward = Onward::with_store(database::open(&schema, &clock).await);
+    let mut db = connect().await;
+    let ttl = Duration::from_secs(60);
     let first = onward.start(SHIP, &json!(1)).key("k").key_ttl(ttl).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    clock.advance(ttl);
     let tx = db.transaction().await.unwrap();
     let second = onward.start(SHIP, &json!(2)).key("k").in_postgres(&tx).await.unwrap();
     tx.commit().await.unwrap();
@@ -84,8 +88,10 @@ async fn an_expired_key_is_free_inside_too() {
 
 #[tokio::test]
 async fn two_transactions_with_one_key_start_one_run() {
-    let (_schema, onward, mut db) = shop().await;
+    let (schema, onward, mut db) = shop().await;
     let mut other = connect().await;
+    let name = format!("late_{}", &schema.0[24..]);
+    other.batch_execute(&format!("set application_name = {name}")).await.unwrap();
     let tx = db.transaction().await.unwrap();
     let first = onward.start(SHIP, &json!(1)).key("k").in_postgres(&tx).await.unwrap();
     let late = other.transaction().await.unwrap();
@@ -93,7 +99,7 @@ async fn two_transactions_with_one_key_start_one_run() {
     let second = onward.start(SHIP, &json!(1)).key("k").in_postgres(&late);
     let (committed, second) = tokio::join!(
         async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            waits(&name).await;
             tx.commit().await
         },
         second
@@ -101,6 +107,42 @@ async fn two_transactions_with_one_key_start_one_run() {
     committed.unwrap();
     assert_eq!(second.unwrap().id(), first.id());
     late.commit().await.unwrap();
+}
+
+/// Returns when the connection with this name waits for a lock.
+async fn waits(name: &str) {
+    let db = connect().await;
+    let sql = "select count(*) from pg_stat_activity
+               where application_name = $1 and wait_event_type = 'Lock'";
+    let end = Instant::now() + Duration::from_secs(20);
+    while db.query_one(sql, &[&name]).await.unwrap().get::<_, i64>(0) == 0 {
+        assert!(Instant::now() < end, "it does not wait");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A start has no lease to be checked, so it needs no particular isolation. What a strict one cannot
+/// see is an error, as for any other statement of that transaction.
+#[tokio::test]
+async fn a_transaction_may_isolate_as_it_likes() {
+    let (_schema, onward, mut db) = shop().await;
+    for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+        let tx = db.build_transaction().isolation_level(level).start().await.unwrap();
+        tx.query_one("select 1", &[]).await.unwrap();
+        let run = onward.start(SHIP, &json!(1)).key(format!("new {level:?}"));
+        let run = run.in_postgres(&tx).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(run.status().await.unwrap().state, RunState::Queued);
+
+        let tx = db.build_transaction().isolation_level(level).start().await.unwrap();
+        tx.query_one("select 1", &[]).await.unwrap();
+        let key = format!("unseen {level:?}");
+        onward.start(SHIP, &json!(1)).key(key.as_str()).await.unwrap();
+        let unseen = onward.start(SHIP, &json!(1)).key(key.as_str()).in_postgres(&tx).await;
+        let unseen = unseen.unwrap_err();
+        assert_eq!(unseen.code(), Code::StoreUnavailable, "{unseen}");
+        assert!(unseen.is_retryable(), "in a transaction that is made again");
+    }
 }
 
 #[tokio::test]
@@ -152,13 +194,82 @@ async fn a_run_is_started_from_sql_and_by_a_trigger() {
         let run = onward.by_key(SHIP, format!("order-{order}")).await.unwrap();
         assert_eq!(run.result().await.unwrap(), format!("shipped {order}"));
     }
-    let long = "x".repeat(600);
-    for bad in ["''".to_owned(), format!("'ship', '1', key => '{long}'")] {
-        let error = db.batch_execute(&format!("select {name}.start({bad})")).await.unwrap_err();
-        let error = error.as_db_error().unwrap().message().to_owned();
-        assert!(error.starts_with("invalid_name"), "{error}");
-    }
     worker.shutdown().await.unwrap();
+}
+
+/// With one SQLSTATE, and the code at the begin of the message.
+#[tokio::test]
+async fn sql_refuses_what_the_library_refuses() {
+    let (schema, onward, db) = shop().await;
+    let (name, long, far) = (&schema.0, "x".repeat(600), "x".repeat(2 * 1024 * 1024));
+    let many: serde_json::Map<_, _> =
+        (0..33).map(|number| (number.to_string(), json!("x"))).collect();
+    db.query_one(&format!("select {name}.start('ship', '1', key => 'k')"), &[]).await.unwrap();
+    let refused = [
+        ("invalid_name", "''".to_owned()),
+        ("invalid_name", "'ship', queue => ''".to_owned()),
+        ("invalid_name", "null".to_owned()),
+        ("invalid_name", format!("'ship', key => '{long}'")),
+        ("invalid_option", "'ship', null".to_owned()),
+        ("invalid_option", "'ship', priority => null".to_owned()),
+        ("invalid_option", "'ship', timeout => '-1 second'".to_owned()),
+        ("invalid_option", "'ship', key => 'l', key_ttl => '-1 second'".to_owned()),
+        ("invalid_option", "'ship', tags => '[]'".to_owned()),
+        ("invalid_option", r#"'ship', tags => '{"shop": 1}'"#.to_owned()),
+        ("invalid_option", r#"'ship', tags => '{"": "north"}'"#.to_owned()),
+        ("invalid_option", format!(r#"'ship', tags => '{{"shop": "{long}"}}'"#)),
+        ("invalid_option", format!("'ship', tags => '{}'", serde_json::Value::Object(many))),
+        ("payload_too_large", format!(r#"'ship', '"{far}"'"#)),
+        ("key_conflict", "'ship', '2', key => 'k'".to_owned()),
+    ];
+    for (code, call) in refused {
+        let error = db.query(&format!("select {name}.start({call})"), &[]).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        let (shown, call) = (error.message(), &call[..call.len().min(80)]);
+        assert_eq!(
+            (error.code().code(), shown.starts_with(code)),
+            ("OW006", true),
+            "{call}: {shown}"
+        );
+    }
+    assert_eq!(onward.list(Query::default()).await.unwrap().runs.len(), 1);
+}
+
+#[tokio::test]
+async fn every_option_of_a_start_from_sql_is_kept() {
+    let (schema, onward, db) = shop().await;
+    let call = format!(
+        r#"select {}.start('ship', '{{"order": 7}}', key => 'k', queue => 'slow', priority => 3,
+            start_at => '2100-01-01 00:00:00+00', timeout => '1 hour', key_ttl => '1 day',
+            tags => '{{"shop": "north", "size": "l"}}')::text"#,
+        schema.0
+    );
+    let id: String = db.query_one(&call, &[]).await.unwrap().get(0);
+    let run = onward.by_key(SHIP, "k").await.unwrap().status().await.unwrap();
+    assert_eq!(run.id.to_string(), id);
+    assert_eq!((run.queue.as_str(), run.priority, run.state), ("slow", 3, RunState::Waiting));
+    // The deadline counts from the start, the key's life from the call.
+    let start: i64 = 4_102_444_800_000;
+    assert_eq!(run.due_at.unwrap().as_millis(), start);
+    assert_eq!(run.deadline_at.unwrap().as_millis(), start + 3_600_000);
+    assert_eq!(
+        run.tags,
+        [("shop", "north"), ("size", "l")].map(|(n, v)| (n.into(), v.into())).into()
+    );
+    let sql = format!(
+        "select expires_at - created_at from {0}.keys k join {0}.runs r on r.id = k.run",
+        schema.0
+    );
+    let life: i64 = db.query_one(&sql, &[]).await.unwrap().get(0);
+    assert_eq!(life, 24 * 3_600_000);
+    let tags = [("shop".to_owned(), "north".to_owned())].into();
+    let filter = Filter { tags, ..Filter::default() };
+    let tagged = onward.list(Query { filter, ..Query::default() }).await.unwrap();
+    assert_eq!(tagged.runs.len(), 1);
+    // The same again is the same run, and is counted.
+    let again: String = db.query_one(&call, &[]).await.unwrap().get(0);
+    assert_eq!(again, id);
+    assert_eq!(onward.by_key(SHIP, "k").await.unwrap().duplicates().await.unwrap().count, 1);
 }
 
 /// The database's own fingerprint is the library's, or a key used from both sides would conflict

@@ -4,56 +4,26 @@
 
 #[path = "database/mod.rs"]
 mod database;
+#[path = "harness/mod.rs"]
+mod harness;
+#[path = "transaction/seat.rs"]
+mod seat;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward::conformance::stage::{Worker, assert_lost, done};
-use onward::conformance::{Harness, LossyStore, Stage};
+use onward::conformance::{LossyStore, Stage};
 use onward::store::{
     Lease, MemoryStore, Place, PostgresBody, PostgresStore, PostgresTransaction, Store, Transact,
     Transacted, TransactionBody,
 };
-use onward::{Code, Ctx, Entry, Failure, Json, Onward, Record, TestClock, Timestamp, Workflow};
+use onward::{Code, Ctx, Failure, Json, Onward, Workflow};
 
-use database::{Schema, connect, open};
-
-struct Postgres {
-    store: Arc<PostgresStore>,
-    _schema: Schema,
-}
-
-impl Harness for Postgres {
-    async fn open(clock: TestClock) -> Self {
-        let schema = Schema::new();
-        Self { store: open(&schema, &clock).await, _schema: schema }
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
-    }
-}
-
-/// A run's places, as its driver gives them.
-struct Seat {
-    seq: u64,
-    step: String,
-    wanted: AtomicBool,
-    placed: AtomicU32,
-}
-
-impl Place for Seat {
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst)
-    }
-
-    fn place(&self, result: Json) -> Option<Record> {
-        self.placed.fetch_add(1, Ordering::SeqCst);
-        let at = Timestamp::from_millis(1);
-        self.is_wanted().then(|| Record::new(self.seq, &*self.step, Entry::Done(result), at))
-    }
-}
+use database::{Schema, connect};
+use harness::Postgres;
+use seat::{Seat, failed, recorded};
 
 struct Bank {
     stage: Stage,
@@ -76,7 +46,15 @@ impl Bank {
              create table {0}.parents (id integer primary key);
              create table {0}.children (
                  parent integer references {0}.parents (id) deferrable initially deferred
-             )",
+             );
+             create table {0}.singles (id integer unique deferrable initially deferred);
+             create table {0}.watched (id integer);
+             create function {0}.watch() returns trigger language plpgsql as $$
+             begin
+                 raise 'not yours' using errcode = 'insufficient_privilege';
+             end $$;
+             create constraint trigger watch after insert on {0}.watched
+             deferrable initially deferred for each row execute function {0}.watch()",
             own.0
         );
         db.batch_execute(&ddl).await.unwrap();
@@ -86,12 +64,7 @@ impl Bank {
     }
 
     fn transact(&self, step: &str, body: PostgresBody) -> (Transact, Arc<Seat>) {
-        let seat = Arc::new(Seat {
-            seq: self.next.fetch_add(1, Ordering::SeqCst),
-            step: step.to_owned(),
-            wanted: AtomicBool::new(true),
-            placed: AtomicU32::new(0),
-        });
+        let seat = Seat::new(self.next.fetch_add(1, Ordering::SeqCst), step);
         let transact = Transact {
             lease: self.lease,
             step: step.into(),
@@ -142,20 +115,6 @@ impl Bank {
     }
 }
 
-fn recorded(answer: Result<Transacted, onward::store::Error>) -> Record {
-    match answer.unwrap() {
-        Transacted::Recorded(record) => record,
-        other => panic!("not recorded: {other:?}"),
-    }
-}
-
-fn failed(answer: Result<Transacted, onward::store::Error>) -> Failure {
-    match answer.unwrap() {
-        Transacted::Failed(failure) => failure,
-        other => panic!("not failed: {other:?}"),
-    }
-}
-
 fn unit() -> Result<Json, Failure> {
     Ok(Json::of(&())?)
 }
@@ -167,7 +126,7 @@ async fn transact_twice() {
     let first = recorded(bank.stage.store.transact(transact.clone()).await);
     let again = recorded(bank.stage.store.transact(transact).await);
     assert_eq!((first.seq, &first.entry), (again.seq, &again.entry));
-    assert_eq!(seat.placed.load(Ordering::SeqCst), 1, "the body executed once");
+    assert_eq!(seat.placed(), 1, "the body executed once");
     assert_eq!((bank.notes().await, bank.steps().await), (vec!["paid".into()], vec!["pay".into()]));
 }
 
@@ -198,7 +157,7 @@ async fn transact_with_stale_lease() {
     assert_eq!(recorded(bank.stage.store.transact(theirs).await).seq, 9);
     // What was its own stays known.
     assert_eq!(recorded(bank.stage.store.transact(early).await).step, "pay");
-    assert_eq!(seat.placed.load(Ordering::SeqCst), 0, "no body executed");
+    assert_eq!(seat.placed(), 0, "no body executed");
     assert_eq!(bank.notes().await, ["paid"]);
 }
 
@@ -246,18 +205,13 @@ async fn lost_answer_of_a_transact() {
 async fn a_transaction_that_nobody_waits_for_leaves_nothing() {
     let bank = Bank::open().await;
     let (transact, seat) = bank.transact("pay", bank.note("paid"));
-    seat.wanted.store(false, Ordering::SeqCst);
+    seat.leave();
     assert_eq!(bank.stage.store.transact(transact).await.unwrap(), Transacted::Unwanted);
     let (transact, _) = bank.transact("refund", bank.note("refunded"));
-    let place = Arc::new(Seat {
-        seq: 9,
-        step: "refund".to_owned(),
-        wanted: AtomicBool::new(true),
-        placed: AtomicU32::new(0),
-    });
+    let place = Seat::new(9, "refund");
     let dropped = Arc::clone(&place);
     let body = bank.body("dropped", move |_| {
-        dropped.wanted.store(false, Ordering::SeqCst);
+        dropped.leave();
         async { unit() }
     });
     let transact = Transact { body: TransactionBody::postgres(body), place, ..transact };
@@ -305,6 +259,13 @@ async fn a_body_cannot_keep_the_transaction() {
         async { unit() }
     });
     assert_eq!(bank.fails(keeps).await.code, Code::TransactionEnded.as_str());
+    // Its own failure says more.
+    let place = Arc::clone(&kept);
+    let fails = bank.body("bad", move |db| {
+        *place.lock().unwrap() = Some(db);
+        async { Err(Failure::fatal("no").code("declined")) }
+    });
+    assert_eq!(bank.fails(fails).await.code, "declined");
     drop(kept);
 }
 
@@ -348,19 +309,31 @@ async fn an_error_that_a_body_passes_over_undoes_it() {
     bank.fails(passes).await;
 }
 
+/// Fails where the commit's error is read like a statement's: there a row that is there twice, or a
+/// right that is missing, means that the same again may succeed.
 #[tokio::test]
 async fn a_deferred_constraint_fails_its_own_body() {
     let bank = Bank::open().await;
-    let children = bank.table.replace(".notes", ".children");
-    let orphan = bank.body("bad", move |db| {
-        let sql = format!("insert into {children} values (7)");
-        async move {
-            db.batch_execute(&sql).await?;
-            unit()
-        }
-    });
-    let failure = bank.fails(orphan).await;
-    assert!(failure.message.contains("foreign key"), "{failure}");
+    let broken = [
+        ("children values (7)", "foreign key"),
+        ("singles values (1), (1)", "duplicate key"),
+        ("watched values (1)", "not yours"),
+    ];
+    for (rows, why) in broken {
+        let sql = format!("insert into {}", bank.table.replace("notes", rows));
+        let body = bank.body("bad", move |db| {
+            let sql = sql.clone();
+            async move {
+                db.batch_execute(&sql).await?;
+                unit()
+            }
+        });
+        let (transact, seat) = bank.transact("bad", body);
+        let failure = failed(bank.stage.store.transact(transact).await);
+        assert!(failure.message.contains(why), "{failure}");
+        assert_eq!(seat.placed(), 1, "{why}: executed once");
+        assert_eq!((bank.notes().await, bank.steps().await), (vec![], vec![]), "{failure}");
+    }
 }
 
 #[tokio::test]

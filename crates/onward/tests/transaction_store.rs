@@ -2,58 +2,30 @@
 //! in its commit.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+#[cfg(feature = "postgres")]
+#[path = "database/mod.rs"]
+mod database;
+#[path = "harness/mod.rs"]
+mod harness;
+#[path = "transaction/seat.rs"]
+mod seat;
+
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
 use onward::conformance::stage::{Worker, assert_lost, done};
-use onward::conformance::{Harness, LossyStore, Stage};
+use onward::conformance::{LossyStore, Stage};
 use onward::rusqlite::Connection;
 use onward::store::{
-    Answer, Lease, MemoryStore, Place, SqliteOptions, SqliteStore, Store, Transact, Transacted,
-    TransactionBody,
+    Answer, Lease, MemoryStore, Place, SqliteStore, Store, Transact, Transacted, TransactionBody,
 };
-use onward::{Code, Entry, Failure, Json, Record, RunId, TestClock, Timestamp};
+use onward::{Code, Failure, Json, RunId};
 
-struct Sqlite {
-    store: Arc<SqliteStore>,
-    _folder: tempfile::TempDir,
-}
-
-impl Harness for Sqlite {
-    async fn open(clock: TestClock) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let options = SqliteOptions { clock: Arc::new(clock), ..SqliteOptions::default() };
-        let store = SqliteStore::open_with(folder.path().join("onward.db"), options).unwrap();
-        Self { store: Arc::new(store), _folder: folder }
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.store) as Arc<dyn Store>
-    }
-}
-
-/// A run's places, as its driver gives them.
-struct Seat {
-    seq: u64,
-    step: String,
-    wanted: AtomicBool,
-    placed: AtomicU32,
-}
-
-impl Place for Seat {
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst)
-    }
-
-    fn place(&self, result: Json) -> Option<Record> {
-        self.placed.fetch_add(1, Ordering::SeqCst);
-        let at = Timestamp::from_millis(1);
-        self.is_wanted().then(|| Record::new(self.seq, &*self.step, Entry::Done(result), at))
-    }
-}
+use harness::Sqlite;
+use seat::{Seat, failed, recorded};
 
 struct Bank {
     stage: Stage,
@@ -85,12 +57,7 @@ impl Bank {
 
     fn transact(&self, step: &str, body: Body) -> (Transact, Arc<Seat>) {
         let seq = self.next.fetch_add(1, Ordering::SeqCst);
-        let seat = Arc::new(Seat {
-            seq,
-            step: step.to_owned(),
-            wanted: AtomicBool::new(true),
-            placed: AtomicU32::new(0),
-        });
+        let seat = Seat::new(seq, step);
         let transact = Transact {
             lease: self.lease,
             step: step.into(),
@@ -123,20 +90,6 @@ fn note(text: &'static str) -> Body {
     })
 }
 
-fn recorded(answer: Result<Transacted, onward::store::Error>) -> Record {
-    match answer.unwrap() {
-        Transacted::Recorded(record) => record,
-        other => panic!("not recorded: {other:?}"),
-    }
-}
-
-fn failed(answer: Result<Transacted, onward::store::Error>) -> Failure {
-    match answer.unwrap() {
-        Transacted::Failed(failure) => failure,
-        other => panic!("not failed: {other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn transact_twice() {
     let bank = Bank::open().await;
@@ -144,7 +97,7 @@ async fn transact_twice() {
     let first = recorded(bank.stage.store.transact(transact.clone()).await);
     let again = recorded(bank.stage.store.transact(transact).await);
     assert_eq!(first, again);
-    assert_eq!(seat.placed.load(Ordering::SeqCst), 1, "the body executed once");
+    assert_eq!(seat.placed(), 1, "the body executed once");
     assert_eq!(bank.notes(), ["paid"]);
     assert_eq!(bank.steps().await, ["pay"]);
 }
@@ -166,7 +119,7 @@ async fn transact_with_stale_lease() {
     assert_eq!(recorded(bank.stage.store.transact(theirs).await).seq, 9);
     // What was its own stays known.
     assert_eq!(recorded(bank.stage.store.transact(early).await).step, "pay");
-    assert_eq!(seat.placed.load(Ordering::SeqCst), 0, "no body executed");
+    assert_eq!(seat.placed(), 0, "no body executed");
     assert_eq!(bank.notes(), ["paid"]);
 }
 
@@ -186,15 +139,15 @@ async fn lost_answer_of_a_transact() {
 async fn a_transaction_that_nobody_waits_for_leaves_nothing() {
     let bank = Bank::open().await;
     let (transact, seat) = bank.transact("pay", note("paid"));
-    seat.wanted.store(false, Ordering::SeqCst);
+    seat.leave();
     let answer = bank.stage.store.transact(transact).await.unwrap();
     assert_eq!(answer, Transacted::Unwanted);
-    assert_eq!(seat.placed.load(Ordering::SeqCst), 0, "the body was not executed");
+    assert_eq!(seat.placed(), 0, "the body was not executed");
     // Dropped while the body executes.
     let (transact, seat) = bank.transact("refund", note("refunded"));
     let drop = Arc::clone(&seat);
     let body: Body = Arc::new(move |db| {
-        drop.wanted.store(false, Ordering::SeqCst);
+        drop.leave();
         db.execute("insert into notes values ('dropped')", ())?;
         Ok(Json::of(&())?)
     });
@@ -355,17 +308,11 @@ async fn a_store_may_be_dropped_by_its_own_writer() {
         Ok(Json::of(&())?)
     });
     let lease = Lease { run: RunId::new(), worker: onward::WorkerId::new(), attempt: 1 };
-    let seat = Seat {
-        seq: 1,
-        step: "pay".to_owned(),
-        wanted: AtomicBool::new(true),
-        placed: AtomicU32::new(0),
-    };
     let transact = Transact {
         lease,
         step: "pay".into(),
         body: TransactionBody::sqlite(body),
-        place: Arc::new(seat),
+        place: Seat::new(1, "pay"),
         time_max: Duration::from_secs(1),
     };
     let answer = store.transact(transact);

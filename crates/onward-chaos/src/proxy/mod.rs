@@ -72,6 +72,9 @@ pub struct Counts {
     pub cut: u64,
     /// Answers to commits that were swallowed.
     pub swallowed: u64,
+    /// What the server answered: a statement, or several that were sent together. Its first answer
+    /// on each connection is one too.
+    pub answered: u64,
 }
 
 #[derive(Debug)]
@@ -85,6 +88,7 @@ struct Shared {
     accepted: AtomicU64,
     cut: AtomicU64,
     swallowed: AtomicU64,
+    answered: AtomicU64,
 }
 
 /// What is spoken through the proxy.
@@ -143,6 +147,7 @@ impl Proxy {
             accepted: AtomicU64::default(),
             cut: AtomicU64::default(),
             swallowed: AtomicU64::default(),
+            answered: AtomicU64::default(),
         });
         let listener = listen(address)?;
         let accepting = tokio::spawn(accept(Arc::clone(&shared), address, listener));
@@ -200,6 +205,7 @@ impl Proxy {
             accepted: self.shared.accepted.load(Ordering::SeqCst),
             cut: self.shared.cut.load(Ordering::SeqCst),
             swallowed: self.shared.swallowed.load(Ordering::SeqCst),
+            answered: self.shared.answered.load(Ordering::SeqCst),
         }
     }
 }

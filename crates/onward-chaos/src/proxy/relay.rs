@@ -122,6 +122,9 @@ impl Line<'_> {
         let mut passing = Vec::new();
         for Message { bytes, transaction, place } in messages {
             held.extend(bytes);
+            if place != Place::Within {
+                self.shared.answered.fetch_add(1, Ordering::SeqCst);
+            }
             let swallowed = match place {
                 Place::Within if self.shared.may_swallow(&transaction) => continue,
                 Place::Committed => self.shared.swallows(&transaction),

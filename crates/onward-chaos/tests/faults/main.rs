@@ -2,8 +2,10 @@
 //!
 //! Each test lets a worker and a client reach a real server through a proxy, or a server of their
 //! own, takes it away in its own way, and checks the store's order of commits afterwards.
+//! One takes nothing away, and counts what passes.
 #![allow(clippy::unwrap_used, reason = "a test may panic, outside its own function too")]
 
+mod idle;
 mod killed;
 mod late_takeover;
 mod lost_answer;

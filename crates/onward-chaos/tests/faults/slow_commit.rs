@@ -3,8 +3,6 @@
 //! This is what the fence is for: the server has looked at the lease and goes on to write, its
 //! worker is gone, and another wants the run. Whoever takes over waits for the write.
 
-use std::time::Duration;
-
 use onward::RunState;
 use onward_chaos::audit::{self, Violation};
 
@@ -62,7 +60,6 @@ async fn overtaken(stage: &Stage) {
         state == RunState::Completed || state == RunState::Waiting
     };
     until("the run rests", quiet).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
 #[tokio::test]

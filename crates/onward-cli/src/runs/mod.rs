@@ -64,7 +64,7 @@ fn id_or_stdin(text: &str) -> Result<IdArg, String> {
 }
 
 /// A run's whole id.
-fn id(text: &str) -> Result<RunId, String> {
+pub(crate) fn id(text: &str) -> Result<RunId, String> {
     text.parse().map_err(|error: onward::Error| {
         format!("{} For a key: onward keys show WORKFLOW KEY", error.code().advice())
     })

@@ -7,9 +7,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Inner;
+use super::signal::SendSignal;
 use crate::ending::{Ending, EndingWaiter};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Topic, Which};
@@ -166,6 +168,25 @@ impl<O> RunHandle<O> {
         retried.map(drop).map_err(|error| Error::from(error).of_run(self.id))
     }
 
+    /// Sends the run a signal, which its function gets from [`Ctx::signal`](crate::Ctx::signal).
+    /// It is kept until then. Sent when it is awaited.
+    ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// # const EXPENSE: Workflow<u64, String> = Workflow::named("expense");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(EXPENSE, &4200).await?;
+    /// run.signal("approved", &true).key("click-1").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Awaited, it fails with `run_finished` when the run has ended, `key_conflict` when the key
+    /// came with another value, `signals_full`, `run_not_found`, or that the store does not answer.
+    pub fn signal<T: Serialize + ?Sized>(&self, name: &str, value: &T) -> SendSignal {
+        SendSignal::new(Arc::clone(&self.client), self.id, name, value)
+    }
+
     /// Why the run is not running, or that it is.
     ///
     /// # Errors
@@ -187,6 +208,13 @@ impl<O> RunHandle<O> {
     }
 
     async fn ending(&self) -> Result<Ending, Error> {
+        match &self.client.watch {
+            None => self.await_ending().await,
+            Some(watch) => watch.wait(self.await_ending()).await,
+        }
+    }
+
+    async fn await_ending(&self) -> Result<Ending, Error> {
         let mut id = self.id;
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
         // What was told, or will be by the driver that has the run, needs no look. Anything else

@@ -1,13 +1,13 @@
-//! Starting a run inside a transaction of the user's own.
+//! Starting a run, and sending a signal, inside a transaction of the user's own.
 //!
-//! Owns: [`Start::in_sqlite`]. Never commits, and claims nothing: the run is the user's until they
-//! commit.
+//! Owns: [`Start::in_sqlite`] and [`SendSignal::in_sqlite`]. Never commits, and claims nothing: what
+//! is written is the user's until they commit.
 
 use std::sync::Arc;
 
 use super::start::with_key;
-use super::{RunHandle, Start};
-use crate::store::start_inside;
+use super::{RunHandle, SendSignal, Start};
+use crate::store::{signal_inside, start_inside};
 use crate::{Code, Error};
 
 impl<O> Start<O> {
@@ -64,5 +64,50 @@ impl<O> Start<O> {
         let key = new.key.as_ref().map(|key| key.key.as_str());
         let started = started.map_err(|error| with_key(error, key))?;
         Ok(RunHandle::new(client, started.run))
+    }
+}
+
+impl SendSignal {
+    /// Sends the signal inside a transaction that is open on a connection of your own to the
+    /// store's file: it is sent if, and as soon as, you commit, together with whatever else you
+    /// write.
+    ///
+    /// ```
+    /// use onward::{Ctx, Failure, Onward, Workflow, rusqlite};
+    ///
+    /// const SHIP: Workflow<i64, String> = Workflow::named("ship");
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("shop.db");
+    /// let onward = Onward::open(&format!("sqlite:{}", path.display())).await?;
+    /// let run = onward.start(SHIP, &7).await?;
+    ///
+    /// let mut db = rusqlite::Connection::open(&path)?;
+    /// let tx = db.transaction()?;
+    /// tx.execute_batch("create table payments (id integer primary key)")?;
+    /// run.signal("paid", "invoice-12").key("payment-12").in_sqlite(&tx)?;
+    /// tx.commit()?;
+    /// # let worker = onward.worker().serve(SHIP, async |ctx: Ctx, _: i64| {
+    /// #     ctx.signal::<String>("paid").await
+    /// # }).start().await?;
+    /// assert_eq!(run.result().await?, "invoice-12");
+    /// # worker.shutdown().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Start::in_sqlite`] for the transaction, and `run_finished`, `key_conflict`,
+    /// `signals_full` and `run_not_found`, after which your transaction goes on. A run that went on
+    /// as another is not followed: send to that one.
+    pub fn in_sqlite(self, transaction: &rusqlite::Connection) -> Result<(), Error> {
+        let client = Arc::clone(self.client());
+        let new = self.new_signal()?;
+        let Some(file) = client.store.sqlite_file() else {
+            return Err(Error::new(Code::TransactionUnsupported));
+        };
+        let sent = signal_inside(transaction, file, client.store.clock().now(), &new);
+        sent.map(drop).map_err(|error| error.of_run(new.run))
     }
 }

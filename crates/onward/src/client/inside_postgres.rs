@@ -21,7 +21,8 @@ impl<O> Start<O> {
     /// and as soon as, you commit, together with whatever else you write.
     ///
     /// A key means what it means for any start, with [`OnConflict::Existing`] or
-    /// [`OnConflict::Reject`]. Look at the run after the commit; before, there is none.
+    /// [`OnConflict::Reject`]. Look at the run after the commit; before, there is none. Keep the
+    /// transaction short: it holds the key, and the run that has it, until it ends.
     ///
     /// ```no_run
     /// use onward::{Onward, Workflow, tokio_postgres};
@@ -44,7 +45,9 @@ impl<O> Start<O> {
     ///
     /// # Errors
     /// `transaction_unsupported` on another store than Postgres, `key_conflict` and `key_taken`,
-    /// after which your transaction goes on, and what any start may be refused for.
+    /// after which your transaction goes on, and what any start may be refused for. After
+    /// `store_unavailable` the transaction is to be made again as a whole; a key that was taken since
+    /// it began is among the reasons where it is `repeatable read` or `serializable`.
     pub async fn in_postgres(
         self,
         transaction: &impl GenericClient,

@@ -3,6 +3,7 @@
 //! Owns: [`Onward`], the way in. Never executes a run; it hands a fresh one to a worker of this
 //! process that has a free place, so that start and claim share a commit.
 
+mod callback;
 mod copy;
 mod handle;
 #[cfg(feature = "sqlite")]
@@ -12,6 +13,9 @@ mod inside_postgres;
 mod open;
 #[cfg(feature = "schedules")]
 mod schedule;
+mod signal;
+#[cfg(feature = "postgres")]
+mod signal_postgres;
 mod start;
 mod start_many;
 
@@ -22,12 +26,14 @@ pub use copy::{Copied, CopyProgress, CopyTo};
 pub use handle::RunHandle;
 #[cfg(feature = "schedules")]
 pub use schedule::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
+pub use signal::SendSignal;
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 
 use crate::ending::Endings;
 use crate::error::check_name;
 use crate::store::{Prune, Query, RunPage, Stats, Store, Which};
+use crate::watch::Watch;
 use crate::worker::{Shared, WorkerBuilder};
 use crate::{Code, Error, Json, Key, RunId, Workflow};
 
@@ -72,6 +78,8 @@ pub(crate) struct Inner {
     workers: Mutex<Vec<Weak<Shared>>>,
     /// Whoever waits in this process for a run to end.
     pub(crate) endings: Arc<Endings>,
+    /// Who of this client's workers and waiters is awake, in a test.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 impl Inner {
@@ -113,6 +121,11 @@ impl Onward {
     /// # let _ = onward;
     /// ```
     pub fn with_store(store: Arc<dyn Store>) -> Self {
+        Self::watched(store, None)
+    }
+
+    /// A client whose workers and waiters are watched, in a test.
+    pub(crate) fn watched(store: Arc<dyn Store>, watch: Option<Arc<Watch>>) -> Self {
         let caller = crate::worker::place();
         Self {
             inner: Arc::new(Inner {
@@ -120,6 +133,7 @@ impl Onward {
                 caller,
                 workers: Mutex::default(),
                 endings: Arc::default(),
+                watch,
             }),
         }
     }

@@ -271,6 +271,7 @@ async fn start_claimed(
             last_seq: 0,
             voided_seq: None,
             builds: BTreeMap::new(),
+            signals: Vec::new(),
         };
         worker.execute(reserved, claimed);
     }
@@ -336,6 +337,7 @@ impl StartOptions {
             timeout_ms: self.timeout.map(millis),
             tags: self.tags.clone(),
             caller: client.caller.clone(),
+            parent: None,
             claimant: None,
         })
     }

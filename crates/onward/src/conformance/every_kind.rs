@@ -4,11 +4,11 @@
 
 use super::stage::*;
 use crate::store::{
-    End, KeyHold, Lease, NewKey, NewRun, Settle, Settled, StartAt, Trace, WholeRun,
+    End, KeyHold, Lease, NewKey, NewRun, Settle, Settled, Signal, StartAt, Trace, WholeRun,
 };
 use crate::{
-    CodeChange, Duplicate, Entry, Failure, Fingerprint, OnConflict, Record, Run, RunId, RunState,
-    Waits, WorkerId,
+    CodeChange, Duplicate, Entry, Failure, Fingerprint, OnConflict, Parent, Record, Run, RunId,
+    RunState, Waits, WorkerId,
 };
 
 /// A run to start with a key that expires.
@@ -137,11 +137,16 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
     (run.continued_from, run.continued_as) = (Some(RunId::new()), Some(RunId::new()));
     run.successor = Some(RunId::new());
     let unasked = vec!["gone".to_owned()];
+    run.signals = 3;
+    let (parent, step) = (RunId::new(), "$child/full".to_owned());
+    run.parent = Some(Parent { run: parent, step, detached: true });
     run.code_change = Some(CodeChange { build: "b4".to_owned(), unasked, at: stage.in_ms(8) });
     assert_nothing_left_out(stage, &run);
     let lost = Trace { build: "b3".to_owned(), settled: None };
     let woken = Trace { build: String::new(), settled: Some(Settled::Queued) };
     let other = Trace { build: "b5".to_owned(), settled: Some(Settled::AsSaid) };
+    let new = super::signal::new_signal(run.id, "go", 9);
+    let signal = Signal::of(&new, 3, stage.in_ms(11));
     let caller = "place".to_owned();
     let duplicate = Duplicate { at: stage.in_ms(9), caller, same_input: true };
     WholeRun {
@@ -151,6 +156,7 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
         failed_step: Some("pay".to_owned()),
         hold: Some(KeyHold { fingerprint: Fingerprint::of(b"full"), expires_at: at(60_000) }),
         suppressed: vec![(RunId::new(), duplicate)],
+        signals: vec![signal],
     }
 }
 
@@ -172,6 +178,7 @@ fn full_records(stage: &Stage, failure: Failure) -> Vec<Record> {
         Entry::Failed(failure),
         Entry::Done(json(3)),
         Entry::Fired,
+        Entry::Arrived(json(4)),
     ];
     let record = |(place, what): (u64, Entry)| Record {
         try_number: 2,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
 
-use super::lossy::LossyStore;
+use super::LossyStore;
 use super::schedules::{NAME, found, new_schedule};
 use super::stage::*;
 use crate::limits::SCHEDULE_FIRE_MAX;

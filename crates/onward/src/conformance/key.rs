@@ -77,6 +77,25 @@ pub async fn one_key_twice_in_a_batch_is_one_run(stage: &Stage) {
     assert_eq!(answers[0].as_ref().unwrap().run, answers[1].as_ref().unwrap().run);
 }
 
+/// Of two starts with one key and other inputs the first in the batch is started, however many stand
+/// between them and in whatever order.
+pub async fn first_of_a_key_in_a_batch_is_started(stage: &Stage) {
+    // 31 and 64 have no common factor: every key comes, in no order, and then all of them again.
+    let keys: Vec<_> = (0..64).map(|number| format!("order-{}", number * 31 % 64)).collect();
+    let starts = |input: i64| {
+        keys.iter().map(move |key| keyed(key, input, OnConflict::Existing)).collect::<Vec<_>>()
+    };
+    let first = starts(1);
+    let batch = [first.clone(), starts(2)].concat();
+    let answers = stage.store.start(batch).await.unwrap();
+    for (place, (answer, run)) in answers.into_iter().zip(first.iter().chain(&first)).enumerate() {
+        match place < first.len() {
+            true => assert_eq!(answer.unwrap().run, run.id),
+            false => assert_conflict(answer, Conflict::KeyInput { run: run.id }),
+        }
+    }
+}
+
 /// `Reject` refuses a key in use, whatever the input.
 pub async fn reject_refuses_the_same_input_too(stage: &Stage) {
     let run = stage.start(keyed("order-1", 1, OnConflict::Reject)).await;

@@ -203,3 +203,12 @@ fn assert_no_answer<T: std::fmt::Debug>(answer: Result<T, Error>) {
 fn lossy(stage: &Stage) -> LossyStore {
     LossyStore::around(stage.store.clone())
 }
+
+/// A signal whose answer was lost is kept once.
+pub async fn lost_answer_of_a_signal(stage: &Stage) {
+    let run = stage.start(new_run()).await;
+    let signal = super::signal::new_signal(run, "go", 1);
+    let sent = repeated(stage, |store| store.signal(signal.clone())).await;
+    assert_eq!((sent.no, sent.was_there), (1, true));
+    assert_eq!(stage.run(run).await.signals, 1);
+}

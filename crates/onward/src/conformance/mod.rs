@@ -43,9 +43,9 @@ mod snapshot;
 pub mod stage;
 
 mod every_kind;
-mod lossy;
 
 pub mod cancel;
+pub mod child;
 pub mod claim;
 pub mod continuation;
 pub mod crash;
@@ -62,13 +62,14 @@ pub mod replace;
 pub mod retry;
 pub mod schedules;
 pub mod settle;
+pub mod signal;
 pub mod start;
 pub mod stuck;
 pub mod sweep;
 pub mod transact;
 pub mod wait;
 
-pub use lossy::{Death, Held, LossyStore};
+pub use crate::store::lossy::{Death, Held, LossyStore};
 pub use stage::{Harness, Snapshot, Stage};
 
 /// Makes one test of every case, on stores that the given [`Harness`] opens.
@@ -102,6 +103,7 @@ macro_rules! conformance_suite {
                 same_key_of_another_workflow_is_another_run
                 keys_are_compared_exactly
                 one_key_twice_in_a_batch_is_one_run
+                first_of_a_key_in_a_batch_is_started
                 reject_refuses_the_same_input_too
                 finished_run_keeps_its_key
                 retry_failed_continues_a_failed_run
@@ -122,6 +124,34 @@ macro_rules! conformance_suite {
                 replacing_run_keeps_its_delay
                 replacing_start_twice
                 replacing_run_waits_through_a_loss
+            }
+            signal {
+                signals_are_numbered_in_order
+                signal_twice
+                signal_key_with_another_value_is_refused
+                signal_to_a_finished_run_is_refused
+                signal_wakes_a_run_that_waits_for_one
+                signal_leaves_other_waits_alone
+                signal_before_the_park_is_not_missed
+                inbox_tells_marks_with_its_wakes
+                claim_brings_the_signals_not_taken
+                continuation_takes_the_signals_not_taken
+                signals_of_a_run_are_bounded
+                signal_carries_any_text
+            }
+            child {
+                start_of_a_child_twice
+                start_of_a_child_with_stale_lease
+                end_of_a_child_is_told
+                end_of_a_child_is_told_once
+                cancelled_child_is_told
+                end_of_a_child_wakes_its_parent
+                end_of_a_child_before_the_park_is_not_missed
+                end_of_a_child_after_its_parents
+                end_of_a_continued_child_is_told
+                cancel_of_a_parent_reaches_its_children
+                other_ends_of_a_parent_leave_its_children_alone
+                cancel_of_many_children_is_bounded
             }
             claim {
                 claim_order_is_priority_then_due_time_then_id
@@ -175,6 +205,7 @@ macro_rules! conformance_suite {
                 two_holders_cannot_finish_one_step
                 second_result_of_a_step_is_refused_whole
                 second_record_in_one_place_is_refused_whole
+                one_place_twice_in_one_write_is_refused_whole
                 settle_with_a_clash_is_refused_whole
                 failed_tries_precede_one_result
                 refused_record_leaves_its_neighbours
@@ -292,6 +323,7 @@ macro_rules! conformance_suite {
             lost_answer {
                 lost_answer_of_a_start
                 lost_answer_of_a_join
+                lost_answer_of_a_signal
                 lost_answer_of_a_renewal
                 lost_answer_of_a_leave
                 lost_answer_of_a_claim
@@ -335,6 +367,7 @@ macro_rules! conformance_suite {
                 prune_keeps_to_the_given_states
                 prune_is_bounded
                 prune_is_bounded_whatever_its_limit
+                prune_with_no_limit_still_goes_on
                 dry_run_deletes_nothing
                 prune_twice
                 prune_frees_the_keys_of_pruned_runs_only

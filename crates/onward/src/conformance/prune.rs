@@ -83,6 +83,19 @@ pub async fn prune_is_bounded_whatever_its_limit(stage: &Stage) {
     assert_eq!((second.runs, second.more), (1, false));
 }
 
+/// A prune with a limit of 0 takes one run, so that whoever prunes until no more is left ends.
+pub async fn prune_with_no_limit_still_goes_on(stage: &Stage) {
+    let worker = stage.worker().await;
+    for _ in 0..2 {
+        stage.settled(&worker, End::Completed(json(1))).await;
+    }
+    let prune = Prune { limit: 0, ..all() };
+    let first = stage.store.prune(prune.clone()).await.unwrap();
+    assert_eq!(first, Pruned { runs: 1, more: true });
+    let second = stage.store.prune(prune).await.unwrap();
+    assert_eq!(second, Pruned { runs: 1, more: false });
+}
+
 /// A dry run counts without a limit and deletes nothing.
 pub async fn dry_run_deletes_nothing(stage: &Stage) {
     let worker = stage.worker().await;

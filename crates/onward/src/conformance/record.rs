@@ -154,6 +154,18 @@ pub async fn second_record_in_one_place_is_refused_whole(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
+/// Two records in one place of one write are refused, alike or not.
+pub async fn one_place_twice_in_one_write_is_refused_whole(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let before = stage.snapshot().await;
+    for (first, second) in [(1, 1), (1, 2)] {
+        let write = vec![done(1, "ocr", first), done(1, "ocr", second)];
+        assert_conflict(stage.record(lease, write).await, Conflict::Record { run: lease.run });
+        stage.assert_unchanged(&before).await;
+    }
+}
+
 /// A settle whose records clash is refused whole: the run is still held.
 pub async fn settle_with_a_clash_is_refused_whole(stage: &Stage) {
     let worker = stage.worker().await;

@@ -21,6 +21,7 @@ pub fn new_run() -> NewRun {
         timeout_ms: None,
         tags: BTreeMap::new(),
         caller: "stage".to_owned(),
+        parent: None,
         claimant: None,
     }
 }

@@ -3,7 +3,11 @@
 //! Owns: [`Ctx`] and the futures it makes. Never writes to the store, and reads only its clock:
 //! it reports to the run's board, and the driver records and delivers.
 
+mod all;
 mod body;
+mod callback;
+mod child;
+mod signal;
 mod sleep;
 mod step;
 mod transaction;
@@ -11,20 +15,26 @@ mod transaction;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use all::{All, AllResults};
 pub use body::Step;
+pub use callback::{Callback, CallbackFuture};
+pub(crate) use callback::{Issued, Token};
+pub use child::{Child, ChildResult, ChildStarted, StartChild};
+pub use signal::{SignalFuture, SignalWithin};
 pub use sleep::Sleep;
 pub use step::StepFuture;
 pub use transaction::TransactionFuture;
 
 use crate::driver::board::Board;
 use crate::limits::DURATION_MAX;
-use crate::{Failure, Json, RunId, Timestamp, Uuid};
+use crate::{Failure, Json, RunId, Timestamp, Uuid, Workflow};
 
 /// A run, as its workflow function sees it.
 ///
@@ -145,6 +155,146 @@ impl Ctx {
     /// ```
     pub fn sleep_until(&self, time: Timestamp) -> Sleep {
         Sleep::new(Arc::clone(&self.board), time)
+    }
+
+    /// The next signal of a name that somebody sends to this run, with what it carries.
+    ///
+    /// Signals of one name are delivered in the order in which they came, each once. One that came
+    /// before anybody waited is kept. While the run only waits it costs nothing but its row.
+    ///
+    /// ```
+    /// use onward::{Ctx, Failure, Onward, Workflow};
+    /// use std::time::Duration;
+    ///
+    /// const EXPENSE: Workflow<u64, String> = Workflow::named("expense");
+    ///
+    /// async fn expense(ctx: Ctx, cents: u64) -> Result<String, Failure> {
+    ///     let week = Duration::from_secs(7 * 24 * 60 * 60);
+    ///     match ctx.signal::<bool>("approved").timeout(week).await? {
+    ///         Some(true) => Ok(format!("{cents} cents paid")),
+    ///         Some(false) => Ok("refused".to_owned()),
+    ///         None => Ok("nobody answered".to_owned()),
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// # let worker = onward.worker().serve(EXPENSE, expense).start().await?;
+    /// let run = onward.start(EXPENSE, &4200).key("expense-7").await?;
+    /// run.signal("approved", &true).key("click-1").await?;
+    /// assert_eq!(run.result().await?, "4200 cents paid");
+    /// # worker.shutdown().await }
+    /// ```
+    pub fn signal<T: DeserializeOwned>(&self, name: &str) -> SignalFuture<T> {
+        SignalFuture::new(Arc::clone(&self.board), name)
+    }
+
+    /// A question to the world outside: a secret token that somebody answers with, once. Hand the
+    /// token on in a step, then wait for the answer. See [`Onward::resolve`](crate::Onward::resolve)
+    /// for an example.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # use std::time::Duration;
+    /// # async fn mail(_: &str, _: &str) -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn confirm(ctx: Ctx, address: String) -> Result<bool, Failure> {
+    ///     let day = Duration::from_secs(24 * 60 * 60);
+    ///     let callback = ctx.callback::<()>().valid_for(day).await?;
+    ///     let token = callback.token();
+    ///     ctx.step("mail the link", |_| mail(&address, &token)).await?;
+    ///     Ok(callback.result().await?.is_some())
+    /// }
+    /// ```
+    pub fn callback<'a, T: DeserializeOwned>(&self) -> CallbackFuture<'a, T> {
+        CallbackFuture::new(self)
+    }
+
+    /// Which version of a piece of code this run goes by. A run that comes by here for the first
+    /// time gets the last one; a run that had gone past here before this line was written gets the
+    /// first. It is recorded, so a run stays with what it got.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn old_charge() -> Result<(), std::io::Error> { Ok(()) }
+    /// # async fn new_charge() -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn pay(ctx: Ctx, _: ()) -> Result<(), Failure> {
+    ///     match ctx.version("charge with the new API", 1..=2).await? {
+    ///         1 => ctx.step("charge", |_| old_charge()).await,
+    ///         _ => ctx.step("charge by API 2", |_| new_charge()).await,
+    ///     }
+    /// }
+    /// ```
+    pub fn version<'a>(&self, change: &str, versions: RangeInclusive<u32>) -> StepFuture<'a, u32> {
+        let board = Arc::clone(&self.board);
+        self.step(format!("version of {change}"), move |_| {
+            // Records that nobody has asked for yet: the run has been further than this.
+            let version = if board.has_unasked() { versions.start() } else { versions.end() };
+            std::future::ready(Ok::<_, Failure>(*version))
+        })
+    }
+
+    /// Starts another run as a child of this one. A replay finds the same child again.
+    ///
+    /// ```
+    /// use onward::{Ctx, Failure, Onward, Workflow};
+    ///
+    /// const PAGE: Workflow<u32, u32> = Workflow::named("ocr-page");
+    /// const BOOK: Workflow<u32, u32> = Workflow::named("ocr-book");
+    ///
+    /// async fn page(_: Ctx, number: u32) -> Result<u32, Failure> {
+    ///     Ok(number * 100) // characters
+    /// }
+    ///
+    /// async fn book(ctx: Ctx, _: u32) -> Result<u32, Failure> {
+    ///     // One after the other, or at once: each is a run of its own, on any worker.
+    ///     let first = ctx.start(PAGE, &1).result().await?;
+    ///     let (second, third) = tokio::try_join!(
+    ///         ctx.start(PAGE, &2).result(),
+    ///         ctx.start(PAGE, &3).queue("default").result(),
+    ///     )?;
+    ///     Ok(first + second + third)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// # let worker = onward.worker().serve(PAGE, page).serve(BOOK, book).start().await?;
+    /// assert_eq!(onward.start(BOOK, &3).await?.result().await?, 600);
+    /// # worker.shutdown().await }
+    /// ```
+    pub fn start<I: Serialize, O: DeserializeOwned>(
+        &self,
+        workflow: Workflow<I, O>,
+        input: &I,
+    ) -> StartChild<O> {
+        StartChild::new(Arc::clone(&self.board), workflow.name(), input)
+    }
+
+    /// Does the same for many items, at most `limit` at a time, and gives the results in the order
+    /// of the items. What is done may be steps or children; the closure is given the item.
+    ///
+    /// The first failure ends it and drops what is under way; children that were started go on.
+    /// [`results`](All::results) goes on after failures and gives them too.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Workflow};
+    /// # const INDEX: Workflow<u64, u64> = Workflow::named("index-document");
+    /// # async fn fetch(_: u64) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// async fn index_all(ctx: Ctx, documents: Vec<u64>) -> Result<u64, Failure> {
+    ///     // Each document in a run of its own, a hundred at a time.
+    ///     let words = ctx.all(&documents, 100, |document| ctx.start(INDEX, document).result());
+    ///     // Or in a step.
+    ///     let texts = ctx.all(documents.clone(), 10, |id| ctx.step("fetch", move |_| fetch(id)));
+    ///     let (words, texts) = tokio::try_join!(words, texts)?;
+    ///     Ok(words.iter().sum::<u64>() + texts.len() as u64)
+    /// }
+    /// ```
+    pub fn all<I, F, Fut, T>(&self, items: I, limit: usize, each: F) -> All<I::IntoIter, F, Fut, T>
+    where
+        I: IntoIterator,
+        F: FnMut(I::Item) -> Fut,
+        Fut: Future<Output = Result<T, Failure>>,
+    {
+        All::new(items.into_iter(), limit, each)
     }
 
     /// The run's own time: when the latest result that it was given was recorded, by the store's

@@ -13,6 +13,9 @@ use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
 use crate::model::step_id;
 use crate::{Code, Entry, Failure, Timestamp};
 
+/// The name of sleeps among the engine's own steps.
+const SLEEP: &str = "$sleep";
+
 /// A sleep that a crash does not shorten or lengthen; made by [`Ctx::sleep`](crate::Ctx::sleep).
 pub struct Sleep {
     board: Arc<Board>,
@@ -25,9 +28,14 @@ pub struct Sleep {
 
 impl Sleep {
     pub(super) fn new(board: Arc<Board>, due: Timestamp) -> Self {
+        Self::named(board, SLEEP, due)
+    }
+
+    /// A timer of the engine's own, of this name.
+    pub(super) fn named(board: Arc<Board>, name: &str, due: Timestamp) -> Self {
         let misuse = board.check_place().err();
-        let number = if misuse.is_none() { board.take_number("$sleep") } else { 0 };
-        let step = step_id::engine("sleep", number).into();
+        let number = if misuse.is_none() { board.take_number(name) } else { 0 };
+        let step = step_id::engine_numbered(name, number).into();
         Self { board, step, due, leaf: None, misuse, ended: false }
     }
 }

@@ -31,7 +31,10 @@ pub(super) enum Body<'a, T> {
     /// A future, polled in place.
     Future(Box<dyn Fn(Step) -> BoxFuture<'a, Result<T, Failure>> + Send + 'a>),
     /// A transaction, executed by the store.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "no store executes one"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(dead_code, reason = "no store executes one")
+    )]
     Transaction(Box<dyn Fn(Step) -> TransactionBody + Send + 'a>),
 }
 
@@ -296,6 +299,8 @@ where
                 return self.board.transact(asked.transaction(body(step)));
             }
         };
+        #[cfg(feature = "testing")]
+        let _body = crate::testing::observer::begin(self.board.wakes.token, asked.leaf, &step.id);
         let _here = Here::enter(Here::Body(self.board.wakes.token));
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(step)));
         let future = match (made, self.timeout) {
@@ -315,6 +320,9 @@ where
             return;
         }
         let polled = {
+            #[cfg(feature = "testing")]
+            let _body = (self.asked.as_ref())
+                .map(|asked| crate::testing::observer::enter(self.board.wakes.token, asked.leaf));
             let _here = Here::enter(Here::Body(self.board.wakes.token));
             let mut cx = Context::from_waker(&executing.waker);
             let future = executing.future.as_mut();
@@ -355,7 +363,7 @@ where
         let tried = Tried {
             number: asked.try_number,
             elapsed: now.since(asked.first_began_at.unwrap_or(began_at)),
-            chance: RandomState::new().hash_one(()) as f64 / u64::MAX as f64,
+            chance: chance(),
         };
         let pause = self.retry.get_or_insert_with(default).next(tried, &failure);
         if let Some(pause) = pause {
@@ -449,6 +457,16 @@ impl<T> fmt::Debug for StepFuture<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StepFuture").field("name", &self.name).finish()
     }
+}
+
+/// Where in its range a pause with jitter falls: anywhere, and in a check always at one place, so
+/// that two executions differ only in what their crash did.
+fn chance() -> f64 {
+    #[cfg(feature = "testing")]
+    if crate::testing::observer::is_installed() {
+        return 0.5;
+    }
+    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
 }
 
 /// A result as it is recorded, and read back from that.

@@ -15,10 +15,10 @@ use super::step::StepFuture;
 use crate::{Failure, Retry};
 
 /// A transactional step that is being set up or awaited; made by
-/// [`Ctx::sqlite_transaction`](crate::Ctx::sqlite_transaction).
+/// [`Ctx::sqlite_transaction`](crate::Ctx::sqlite_transaction) and `Ctx::postgres_transaction`.
 ///
 /// It is a [`StepFuture`] without `timeout` and `at_most_once`: how long a body may hold the
-/// store's writer is bounded by
+/// store's writer, or its locks in the database, is bounded by
 /// [`TRANSACTION_TIME_MAX`](crate::limits::TRANSACTION_TIME_MAX), and it takes effect exactly
 /// once.
 ///

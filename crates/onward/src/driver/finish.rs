@@ -24,7 +24,7 @@ impl Driver {
             Verdict::Stopped(Stop::Cancel) => End::Cancelled,
             Verdict::Stopped(Stop::Deadline) => deadline_exceeded(),
             Verdict::Parked(due, waits_for) => {
-                let wake_at = Some(self.deadline_at.map_or(due, |deadline| deadline.min(due)));
+                let wake_at = [due, self.deadline_at].into_iter().flatten().min();
                 End::Parked { wake_at, waits_for, wakes_seen }
             }
             Verdict::Stuck(code, detail) => {

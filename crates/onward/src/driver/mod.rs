@@ -5,10 +5,13 @@
 //! that led to it are durable.
 //!
 //! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
-//! store), `transact` (transactions on their way) and `finish` (how an attempt ends).
+//! store), `transact` (transactions on their way), `child` (children on their way), `inbox` (signals
+//! that come in) and `finish` (how an attempt ends).
 
 pub(crate) mod board;
+mod child;
 mod finish;
+mod inbox;
 pub(crate) mod past;
 mod round;
 mod send;
@@ -23,8 +26,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use self::board::{Board, Known};
+use self::board::{Board, Child, Known};
+use self::child::Starting;
 pub(crate) use self::finish::output;
+use self::inbox::Hearing;
 use self::past::Past;
 use self::round::Round;
 use self::send::InFlight;
@@ -34,6 +39,7 @@ use self::wake::{FunctionWaker, Here, Wakes};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
 use crate::store::{self, BoxFuture, Claimed, End, Lease, Settle, Store};
+use crate::watch::{Engaged, Watch};
 use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
 
@@ -92,6 +98,8 @@ pub(crate) struct Setting {
     pub(crate) build: Arc<str>,
     pub(crate) linger: Duration,
     pub(crate) cancel_grace: Duration,
+    /// Who of the client is awake, in a test.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 /// How a driver went.
@@ -107,7 +115,7 @@ pub(crate) enum Drove {
 /// Why polling stopped.
 enum Verdict {
     Returned(Result<Json, Failure>),
-    Parked(Timestamp, crate::Waits),
+    Parked(Option<Timestamp>, crate::Waits),
     Stuck(Code, String),
     Stopped(Stop),
     LeaseLost,
@@ -140,11 +148,21 @@ pub(crate) struct Driver {
     eager: Option<Record>,
     in_flight: Option<InFlight>,
     transactions: Transactions,
+    /// Children that are to be started, and those whose start is on its way.
+    to_start: Vec<Child>,
+    starting: Option<Starting>,
+    /// The number of the last signal that is known of, and how the next is heard of.
+    signals_seen: u64,
+    hearing: Option<Hearing>,
+    /// Since when the run has only waited.
+    resting_since: Option<Timestamp>,
     /// Steps recorded under other builds that the function did not ask for.
     unasked: Vec<String>,
     /// When to look again by the store's clock, and the timer for it.
     alarm: Option<(Timestamp, BoxFuture<'static, ()>)>,
     stopping: Option<Stopping>,
+    /// Whether bodies execute or writes are on their way, for whoever watches.
+    engaged: Engaged,
 }
 
 /// An execution that was told to stop.
@@ -203,11 +221,14 @@ impl Driver {
         let mut builds = claimed.builds;
         builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
-        let known = Known { past, used, now, last: (claimed.last_seq, last_at) };
+        let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
+        let known = Known { past, used, now, last, signals };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
         let ctx = Ctx::new(Arc::clone(&board), scheduled_at);
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
+        #[cfg(feature = "testing")]
+        crate::testing::observer::executes(board.wakes.token, board.run);
         let function = match made {
             Ok(function) => function?,
             Err(panic) => Box::pin(std::future::ready(Err(Failure::of_panic(panic)))),
@@ -222,9 +243,15 @@ impl Driver {
             eager: None,
             in_flight: None,
             transactions: Transactions::new(),
+            to_start: Vec::new(),
+            starting: None,
+            signals_seen: run.signals,
+            hearing: None,
+            resting_since: None,
             unasked: Vec::new(),
             alarm: None,
             stopping: None,
+            engaged: Engaged::new(setting.watch.clone()),
             setting,
             control,
             board,
@@ -242,6 +269,8 @@ impl Driver {
             }
             self.send();
             self.transact();
+            self.start_children();
+            self.watch_inbox();
             if let Some(verdict) = self.is_over() {
                 return verdict;
             }
@@ -286,12 +315,17 @@ impl Driver {
             let over = self.board.active() == 0;
             return over.then_some(Verdict::Stopped(stopping.stop));
         }
-        if self.board.active() > 0 || self.board.is_ready() || self.board.is_asked() {
+        let busy = self.board.active() > 0 || self.board.is_ready() || self.board.is_asked();
+        if busy || self.is_looking() {
+            self.resting_since = None;
             return None;
         }
-        let (due, waits) = self.board.next_alarm()?;
+        let waits = self.board.waits_for()?;
+        let due = self.board.next_alarm().map(|(due, _)| due);
         let now = self.setting.store.clock().now();
-        (due.since(now) > self.setting.linger).then_some(Verdict::Parked(due, waits))
+        let soon = due.is_some_and(|due| due.since(now) <= self.setting.linger);
+        let stays = soon || self.linger_until(now).is_some();
+        (!stays).then_some(Verdict::Parked(due, waits))
     }
 
     /// Sets the timer to the next time that matters.
@@ -300,7 +334,10 @@ impl Driver {
         let stale = self.board.is_asked() && !self.setting.tenure.is_fresh();
         let retry = stale.then(|| self.setting.store.clock().now() + Duration::from_millis(20));
         // A run that is stopping waits for its bodies and its grace time, not for the clock.
-        let due = [next, self.deadline_at, retry].into_iter().flatten().min();
+        let now = self.setting.store.clock().now();
+        let linger = self.resting_since.map(|since| since + self.setting.linger);
+        let linger = linger.filter(|until| *until > now);
+        let due = [next, self.deadline_at, retry, linger].into_iter().flatten().min();
         let due = due.filter(|_| self.stopping.is_none());
         if self.alarm.as_ref().map(|(at, _)| *at) == due {
             return;
@@ -331,6 +368,12 @@ impl Driver {
         if let Poll::Ready(answer) = self.poll_transactions(cx) {
             return Poll::Ready(answer);
         }
+        if let Poll::Ready(answer) = self.poll_starting(cx) {
+            return Poll::Ready(answer);
+        }
+        if self.poll_inbox(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
         if let Some(Stopping { stop, grace: Some(grace) }) = &mut self.stopping
             && grace.as_mut().poll(cx).is_ready()
         {
@@ -346,6 +389,10 @@ impl Driver {
         }
         if self.board.wakes.any() {
             return Poll::Ready(Ok(()));
+        }
+        if self.engaged.is_watched() {
+            let writes = self.in_flight.is_some() || !self.transactions.is_empty();
+            self.engaged.set(writes || self.board.is_busy());
         }
         Poll::Pending
     }

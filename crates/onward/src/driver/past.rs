@@ -35,6 +35,8 @@ pub(crate) struct Past {
     /// The place of the first failure that a retry voided: what comes after it may have been the
     /// function's answer to that failure, and need not be asked for again.
     voided_seq: Option<u64>,
+    /// Signals, which belong to no step.
+    arrived: Vec<Record>,
 }
 
 /// Records that nobody asked for, found when an unrecorded step wants to begin.
@@ -58,9 +60,12 @@ impl Past {
         voided_seq: Option<u64>,
     ) -> Self {
         let steps = HashMap::with_capacity(history.len());
-        let mut past = Self { steps, builds, voided_seq };
+        let mut past = Self { steps, builds, voided_seq, arrived: Vec::new() };
         for record in history {
-            past.add(record);
+            match record.entry {
+                Entry::Arrived(_) => past.arrived.push(record),
+                _ => past.add(record),
+            }
         }
         past
     }
@@ -81,13 +86,24 @@ impl Past {
                 step.tries = record.try_number;
                 step.next_at = Some(*next_at);
             }
-            Entry::Done(_) | Entry::Failed(_) | Entry::Fired => step.last = Some(record),
+            Entry::Done(_) | Entry::Failed(_) | Entry::Fired | Entry::Arrived(_) => {
+                step.last = Some(record);
+            }
         }
+    }
+
+    /// Hands out the recorded signals, in order.
+    pub(crate) fn take_arrived(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.arrived)
     }
 
     /// Hands out what is known of a step that a future asks for.
     pub(crate) fn take(&mut self, step: &str) -> Option<PastStep> {
         self.steps.remove(step)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
     }
 
     /// What nobody has asked for, if anything.

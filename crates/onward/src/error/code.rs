@@ -55,7 +55,7 @@ codes! {
     StoreUnavailable = "store_unavailable", true,
         "The store did not answer. Nothing is lost; repeat the call with the same key.";
     StoreLocked = "store_locked", true,
-        "Another program holds the database file's write lock. Close it, or wait and repeat.";
+        "Another program holds a lock on the database. End what it does, or wait and repeat.";
     StoreFull = "store_full", true,
         "The disk is full. Free some space; running work goes on by itself afterwards.";
     StoreReadOnly = "store_read_only", false,
@@ -66,6 +66,8 @@ codes! {
         "The database would lose what it said it kept. Turn fsync and synchronous_commit on.";
     SchemaMissing = "schema_missing", false,
         "There is no store in this database. Check its name and schema; a worker creates it.";
+    SchemaTooOld = "schema_too_old", false,
+        "The database was written by an older version. Open it once without create=false.";
     SchemaTooNew = "schema_too_new", false,
         "The database was written by a newer version. Upgrade this program.";
 
@@ -98,6 +100,14 @@ codes! {
         "The run has ended, so it can no longer be changed.";
     RunNotFailed = "run_not_failed", false,
         "Only a failed or stuck run can be retried.";
+    CallbackUnknown = "callback_unknown", false,
+        "No run has issued this token. Check that it came whole.";
+    CallbackUsed = "callback_used", false,
+        "This token was answered before, with something else. The first answer counts.";
+    CallbackExpired = "callback_expired", false,
+        "It is too late to answer: the token's time is over, or its run has ended.";
+    SignalsFull = "signals_full", false,
+        "The run was sent 10,000 signals, as many as it may be. Let it go on with ctx.continue_as.";
     RunFailed = "run_failed", false,
         "The run failed. The failure says why; retry continues from the step that failed.";
     RunCancelled = "run_cancelled", false,

@@ -8,5 +8,5 @@ pub(crate) mod schedule;
 pub(crate) mod step_id;
 
 pub use record::{Entry, Record, RecordKind};
-pub use run::{CodeChange, OnConflict, Run, RunState, Waits};
+pub use run::{CodeChange, OnConflict, Parent, Run, RunState, Waits};
 pub use schedule::{CatchUp, LatestRun, Overlap, Schedule, ScheduleSpec};

@@ -75,6 +75,8 @@ pub enum Entry {
     Began,
     /// A timer fired.
     Fired,
+    /// A signal came in, with this. It belongs to no wait in particular.
+    Arrived(Json),
 }
 
 /// The kind of an [`Entry`], as a name.
@@ -91,6 +93,8 @@ pub enum RecordKind {
     Began,
     /// See [`Entry::Fired`].
     Fired,
+    /// See [`Entry::Arrived`].
+    Arrived,
 }
 
 impl RecordKind {
@@ -102,12 +106,16 @@ impl RecordKind {
             RecordKind::TryFailed => "try_failed",
             RecordKind::Began => "began",
             RecordKind::Fired => "fired",
+            RecordKind::Arrived => "arrived",
         }
     }
 
     /// Whether a record of this kind ends its step: there is at most one such per step.
     pub const fn is_final(self) -> bool {
-        matches!(self, RecordKind::Done | RecordKind::Failed | RecordKind::Fired)
+        matches!(
+            self,
+            RecordKind::Done | RecordKind::Failed | RecordKind::Fired | RecordKind::Arrived
+        )
     }
 }
 
@@ -126,13 +134,14 @@ impl Entry {
             Entry::TryFailed { .. } => RecordKind::TryFailed,
             Entry::Began => RecordKind::Began,
             Entry::Fired => RecordKind::Fired,
+            Entry::Arrived(_) => RecordKind::Arrived,
         }
     }
 
     /// Bytes of payload, as the history limit counts them.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Entry::Done(json) => json.as_str().len(),
+            Entry::Done(json) | Entry::Arrived(json) => json.as_str().len(),
             Entry::Failed(failure) | Entry::TryFailed { failure, .. } => failure.bytes(),
             Entry::Began | Entry::Fired => 0,
         }

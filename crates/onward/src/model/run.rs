@@ -134,6 +134,16 @@ pub enum Waits {
         /// When it may start, at the earliest.
         start_at: Timestamp,
     },
+    /// A signal.
+    Signal {
+        /// Its name.
+        name: String,
+    },
+    /// The end of a run that it started.
+    Child {
+        /// That run.
+        run: RunId,
+    },
     /// An operator's `retry`, or a worker of another build.
     Stuck {
         /// `crash_loop`, `history_mismatch`, `foreign_await`, `type_mismatch`, `corrupt_record`, or
@@ -209,6 +219,21 @@ pub struct Run {
     pub successor: Option<RunId>,
     /// The last change of its code that left recorded steps unasked for.
     pub code_change: Option<CodeChange>,
+    /// How many signals came for it.
+    pub signals: u64,
+    /// The run that started it as its child.
+    pub parent: Option<Parent>,
+}
+
+/// The run that started another as its child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// That run.
+    pub run: RunId,
+    /// The step there that the child's end is told to.
+    pub step: String,
+    /// Whether the child goes on when that run is cancelled.
+    pub detached: bool,
 }
 
 /// A change of code that left recorded steps of a run unasked for. They stay in its history.
@@ -256,6 +281,8 @@ impl Run {
             continued_as: None,
             successor: None,
             code_change: None,
+            signals: 0,
+            parent: None,
         }
     }
 }

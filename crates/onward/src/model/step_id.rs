@@ -20,6 +20,9 @@ const RUN_PART_BYTES: usize = 37;
 /// The longest step part of an id.
 const STEP_PART_BYTES_MAX: usize = STEP_ID_BYTES_MAX - RUN_PART_BYTES;
 
+/// Bytes of a signal's number and the mark before it.
+const SIGNAL_NUMBER_BYTES: usize = 21;
+
 /// The step part for the `number`th step of this name.
 pub(crate) fn numbered(name: &str, number: u32) -> String {
     let mut id = escaped(name);
@@ -37,9 +40,28 @@ pub(crate) fn explicit(name: &str, id: &str) -> String {
     bounded(text)
 }
 
-/// The step part for a step of the engine itself, such as a timer.
-pub(crate) fn engine(name: &str, number: u32) -> String {
-    if number > 1 { format!("${name}#{number}") } else { format!("${name}") }
+/// The step that signals of this name are recorded as, but for their number.
+pub(crate) fn signal(name: &str) -> String {
+    within(format!("$signal/{}", escaped(name)), STEP_PART_BYTES_MAX - SIGNAL_NUMBER_BYTES)
+}
+
+/// The name of the signal that tells of the end of a child of this workflow.
+pub(crate) fn child(workflow: &str) -> String {
+    let bytes_max = STEP_PART_BYTES_MAX - 2 * SIGNAL_NUMBER_BYTES;
+    within(format!("$child/{}", escaped(workflow)), bytes_max)
+}
+
+/// What follows a child's name in the step that says that it is started.
+pub(crate) const STARTED: &str = " started";
+
+/// The name of the timer that limits a wait for a signal.
+pub(crate) fn timeout(name: &str) -> String {
+    within(format!("$timeout/{}", escaped(name)), STEP_PART_BYTES_MAX - SIGNAL_NUMBER_BYTES)
+}
+
+/// The `number`th step of one of the engine's own names.
+pub(crate) fn engine_numbered(name: &str, number: u32) -> String {
+    if number > 1 { format!("{name}#{number}") } else { name.to_owned() }
 }
 
 fn escaped(name: &str) -> String {
@@ -58,12 +80,16 @@ fn escaped(name: &str) -> String {
 }
 
 fn bounded(id: String) -> String {
-    if id.len() <= STEP_PART_BYTES_MAX {
+    within(id, STEP_PART_BYTES_MAX)
+}
+
+fn within(id: String, bytes_max: usize) -> String {
+    if id.len() <= bytes_max {
         return id;
     }
     let hash = Sha256::digest(id.as_bytes());
     let mut short = id;
-    short.truncate(STEP_PART_BYTES_MAX - 34);
+    short.truncate(bytes_max - 34);
     short.push_str("#~");
     hash[..16].iter().for_each(|byte| {
         let _ = write!(short, "{byte:02x}");
@@ -86,7 +112,7 @@ mod tests {
     fn no_name_imitates_another() {
         assert_ne!(numbered("save#2", 1), numbered("save", 2));
         assert_ne!(numbered("save#=1", 1), explicit("save", "1"));
-        assert_ne!(numbered("$sleep", 1), engine("sleep", 1));
+        assert_ne!(numbered("$sleep", 1), engine_numbered("$sleep", 1));
         assert_ne!(numbered("%23", 1), numbered("#", 1));
     }
 

@@ -18,7 +18,7 @@ pub(super) type EntryColumns<'a> = (Option<Cow<'a, str>>, Option<i64>);
 pub(super) fn of_entry(entry: &Entry) -> Result<EntryColumns<'_>, serde_json::Error> {
     let text = |failure: &Failure| serde_json::to_string(failure).map(Cow::Owned).map(Some);
     Ok(match entry {
-        Entry::Done(json) => (Some(Cow::Borrowed(json.as_str())), None),
+        Entry::Done(json) | Entry::Arrived(json) => (Some(Cow::Borrowed(json.as_str())), None),
         Entry::Failed(failure) => (text(failure)?, None),
         Entry::TryFailed { failure, next_at } => (text(failure)?, Some(next_at.as_millis())),
         Entry::Began | Entry::Fired => (None, None),
@@ -44,6 +44,7 @@ pub(super) fn entry(
         }
         "began" => Ok(Entry::Began),
         "fired" => Ok(Entry::Fired),
+        "arrived" => Ok(Entry::Arrived(Json::stored(body.ok_or_else(missing)?))),
         _ => Err(format!("no record is of kind {kind:?}").into()),
     }
 }

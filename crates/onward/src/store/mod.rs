@@ -8,12 +8,15 @@
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod column;
 mod hub;
+#[cfg(any(feature = "conformance", feature = "testing"))]
+pub(crate) mod lossy;
 mod memory;
 mod portable;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub(crate) mod rules;
 pub(crate) mod schedules;
+pub(crate) mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transact;
@@ -30,15 +33,18 @@ pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
 pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 #[cfg(feature = "postgres")]
+pub(crate) use postgres::signal_said;
+#[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
 pub use schedules::{
     Advance, DueSchedules, Fire, Fired, ImportSchedule, NewOccurrence, Occurred, PutSchedule,
     Resume, ScheduleImported, SchedulePage, Schedules,
 };
-#[cfg(feature = "sqlite")]
-pub(crate) use sqlite::start_inside;
+pub use signal::{Inbox, NewSignal, Signal, Signalled};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
+#[cfg(feature = "sqlite")]
+pub(crate) use sqlite::{signal_inside, start_inside};
 #[cfg(feature = "postgres")]
 pub use transact::PostgresBody;
 #[cfg(feature = "sqlite")]
@@ -46,8 +52,8 @@ pub use transact::SqliteBody;
 pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
     Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
-    HistoryPage, Lease, Mark, NewKey, NewRun, NewWorker, Prune, Pruned, Query, RunPage, Settle,
-    Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
+    HistoryPage, Lease, Mark, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, RunPage,
+    Settle, Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
 };
 
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
@@ -124,6 +130,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Ends an attempt, with its last records in the same transaction. A settled attempt leaves
     /// a trace, so that a late repeat is known after the run was claimed again.
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled>;
+
+    /// Keeps a signal for a run, and wakes the run if it waits for signals. One with the same name
+    /// and key is there: it is the answer, or `Conflict` if it carries something else. On a run that
+    /// has ended: `Conflict`.
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled>;
+
+    /// What came in for a run after its `after`th signal, with its marks, all of one moment: who
+    /// has seen this may park the run with its number of wakes. At most `SIGNALS_MAX` signals.
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox>;
 
     /// Asks a run to end. A running one is marked and its holder settles it; one with nothing
     /// recorded ends at once; any other is queued with the mark. Again: `Ok`. On a run that has
@@ -211,6 +226,11 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
+    /// The run was sent as many signals as it may be.
+    SignalsFull {
+        /// That run.
+        run: RunId,
+    },
     /// A run to add is there, and is not the same.
     RunDiffers {
         /// That run.
@@ -272,6 +292,7 @@ impl fmt::Display for Conflict {
             Conflict::KeyTaken { run } => write!(f, "run {run} has the key"),
             Conflict::Finished { run } => write!(f, "run {run} has ended"),
             Conflict::NotFailed { run } => write!(f, "run {run} is neither failed nor stuck"),
+            Conflict::SignalsFull { run } => write!(f, "run {run} takes no more signals"),
             Conflict::RunDiffers { run } => write!(f, "run {run} is there, and differs"),
             Conflict::KeyHeld { run, holder } => {
                 write!(f, "run {holder} has the key of run {run}")

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::rules;
-use super::{Answer, Conflict, Duplicate, Error, Settled};
+use super::{Answer, Conflict, Duplicate, Error, Settled, Signal};
 use crate::json::Fingerprint;
 use crate::{Failure, Record, Run, RunId, RunState, Timestamp};
 
@@ -62,6 +62,8 @@ pub struct WholeRun {
     /// The latest starts that its key suppressed, oldest first, each with the id that its run
     /// would have had.
     pub suppressed: Vec<(RunId, Duplicate)>,
+    /// The signals that came for it, in order.
+    pub signals: Vec<Signal>,
 }
 
 /// What is left of an ended attempt: a late repeat of its settle is known by it.
@@ -109,6 +111,7 @@ impl WholeRun {
             + self.run.output.as_ref().map_or(0, |output| output.as_str().len())
             + self.run.failure.as_ref().map_or(0, Failure::bytes)
             + self.records.iter().map(Record::bytes).sum::<usize>()
+            + self.signals.iter().map(Signal::bytes).sum::<usize>()
             + tags.chain(callers).sum::<usize>()
     }
 
@@ -222,6 +225,7 @@ mod tests {
             failed_step: None,
             hold: None,
             suppressed: Vec::new(),
+            signals: Vec::new(),
         }
     }
 

@@ -9,10 +9,11 @@ use crate::limits::{
     CRASH_BACKOFF_MAX, CRASHES_MAX, LOST_WORKERS_KEPT, MISMATCH_LISTED_MAX, SUSPECT_CRASHES,
 };
 use crate::{
-    Code, CodeChange, Json, OnConflict, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId,
+    Code, CodeChange, Json, OnConflict, Parent, Record, Run, RunId, RunState, Timestamp, Waits,
+    WorkerId,
 };
 
-use super::{Conflict, Error, NewRun, StartAt, Started, StartedHow};
+use super::{Conflict, Error, NewParent, NewRun, StartAt, Started, StartedHow};
 
 /// A record's slot among those of its step: one for what ends it, one for each other. A slot is
 /// filled once, so a step ends once. A voided record frees the slot of the end.
@@ -274,8 +275,13 @@ pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run 
         tags: new.tags.clone(),
         queue: new.queue.clone(),
         priority: new.priority,
+        parent: new.parent.as_ref().map(parent),
         ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), now)
     }
+}
+
+fn parent(new: &NewParent) -> Parent {
+    Parent { run: new.lease.run, step: new.step.clone(), detached: new.detached }
 }
 
 /// The run that goes on for `old`: it takes over its key, its deadline and its successor.
@@ -288,6 +294,7 @@ pub(crate) fn continuation(old: Run, next: RunId, input: Json, now: Timestamp) -
         deadline_at: old.deadline_at,
         continued_from: Some(old.id),
         successor: old.successor,
+        parent: old.parent,
         ..Run::fresh(next, old.workflow, input, now)
     }
 }

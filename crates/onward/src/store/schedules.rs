@@ -346,6 +346,7 @@ pub(crate) fn run_of(schedule: &Schedule, occurrence: &NewOccurrence, caller: &s
         timeout_ms: schedule.timeout_ms,
         tags,
         caller: caller.to_owned(),
+        parent: None,
         claimant: None,
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Signal;
 use crate::clock::millis;
 use crate::json::Fingerprint;
 use crate::limits::PRUNE_BATCH_MAX;
@@ -49,9 +50,23 @@ pub struct NewRun {
     pub tags: BTreeMap<String, String>,
     /// Who starts it, for the audit of duplicates.
     pub caller: String,
+    /// The run that starts it as its child, under its holder's lease: without that lease nothing
+    /// is started.
+    pub parent: Option<NewParent>,
     /// A worker of this process with a free place, which claims a new run in the same
     /// transaction if it is due. Not claimed (only queued) when that worker is lost.
     pub claimant: Option<Claimant>,
+}
+
+/// The run that starts another as its child.
+#[derive(Clone, Debug)]
+pub struct NewParent {
+    /// The right to advance that run.
+    pub lease: Lease,
+    /// The step there that the child's end is told to.
+    pub step: String,
+    /// Whether the child goes on when that run is cancelled.
+    pub detached: bool,
 }
 
 /// A worker that may claim a run as it is started.
@@ -197,6 +212,8 @@ pub struct Claimed {
     pub voided_seq: Option<u64>,
     /// The builds of earlier attempts, by attempt number.
     pub builds: BTreeMap<u32, String>,
+    /// The signals that are not in the history yet, in the order in which they came.
+    pub signals: Vec<Signal>,
 }
 
 /// The end of an attempt.
@@ -302,7 +319,9 @@ pub struct Swept {
     /// Whether another pass would find work.
     pub more: bool,
     /// When a lease of another worker expires next, unless it is renewed: the time of the next
-    /// look. `None`: the store can see a death by other means, or there is nobody else.
+    /// look. With nobody else it may be the sweeper's own, before which one that joins now cannot
+    /// have died unnoticed. `None`: the store can see a death by other means, or there is nobody
+    /// else.
     pub next_at: Option<Timestamp>,
 }
 
@@ -322,7 +341,7 @@ pub struct Prune {
     pub older_than_ms: i64,
     /// Only runs in these states; empty: in any final state. Others are passed over.
     pub states: Vec<RunState>,
-    /// How many runs in one batch, up to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
+    /// How many runs in one batch, from 1 to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
     pub limit: usize,
     /// Whether to count only.
     pub dry_run: bool,

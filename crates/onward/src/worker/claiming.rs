@@ -118,7 +118,9 @@ impl<'a> Claiming<'a> {
         Self { shared, tenure, ticket: 1, intake: Intake::Open }
     }
 
-    /// Claims until the lease is lost.
+    /// Claims until the lease is lost, or means nothing any more: a store that forgot a claim, as
+    /// after a failover to a replica that lagged, gives the same lease again, and two drivers could
+    /// write under it.
     async fn keep_claiming(&mut self) {
         loop {
             let hint = self.shared.store.wait(Topic::Work);
@@ -134,6 +136,10 @@ impl<'a> Claiming<'a> {
                     continue;
                 }
             };
+            if claims.runs.iter().any(|claimed| tenure.crew.holds(claimed.lease)) {
+                tracing::error!(worker = %tenure.worker, "the store has forgotten a claim");
+                return;
+            }
             self.note(mode, &claims);
             let (more, next_due) = (claims.more, claims.next_due);
             self.take(claims);
@@ -145,7 +151,8 @@ impl<'a> Claiming<'a> {
             let idle = shared.store.idle_look_every();
             let look_in = if busy { MARKS_EVERY } else { idle };
             let clock = shared.store.clock();
-            let due = next_due.unwrap_or_else(|| clock.now() + idle);
+            // Without a next time there is nothing on the clock to wait for.
+            let due = next_due.unwrap_or_else(|| clock.now());
             let full = limit == 0;
             let held_back = full || more || !matches!(self.intake, Intake::Open);
             tokio::select! {
@@ -153,7 +160,7 @@ impl<'a> Claiming<'a> {
                 // a free place leads to nothing where nothing is held back.
                 () = hint, if !full => {}
                 () = freed, if held_back => {}
-                () = clock.sleep_until(due), if !full => {}
+                () = clock.sleep_until(due), if !full && next_due.is_some() => {}
                 () = tokio::time::sleep(look_in) => {}
             }
         }

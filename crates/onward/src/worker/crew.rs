@@ -49,6 +49,11 @@ impl Crew {
         self.lock().drivers.contains_key(&run)
     }
 
+    /// Whether a driver has its run under this very lease.
+    pub(crate) fn holds(&self, lease: Lease) -> bool {
+        self.lock().drivers.get(&lease.run).is_some_and(|(held, _)| *held == lease)
+    }
+
     /// Takes a place, if one is free.
     pub(crate) fn take_place(self: &Arc<Self>) -> Option<Place> {
         let mut inner = self.lock();

@@ -32,6 +32,7 @@ use crate::limits::{
     LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
 use crate::store::{self, Claimed, End, Lease, Settle, Store};
+use crate::watch::{Watch, spawn_watched};
 use crate::{Code, Ctx, Error, Failure, Json, RunId, WorkerId, Workflow};
 
 /// A worker that is being set up; made by [`Onward::worker`](crate::Onward::worker).
@@ -84,18 +85,18 @@ impl WorkerBuilder {
     }
 
     /// Executes runs of `workflow` with `function`.
-    pub fn serve<I, O, F, Fut>(mut self, workflow: Workflow<I, O>, function: F) -> Self
+    pub fn serve<I, O, F, Fut>(self, workflow: Workflow<I, O>, function: F) -> Self
     where
         I: DeserializeOwned + Send + 'static,
         O: Serialize + Send + 'static,
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        let handler: Handler = Arc::new(move |ctx: Ctx, input: Json| {
-            let returned = function(ctx, input.read::<I>()?);
-            Ok(Box::pin(async move { driver::output(&returned.await?) }))
-        });
-        let name = workflow.name().to_owned();
+        self.serve_with(workflow.name().to_owned(), handler(function))
+    }
+
+    /// Executes runs of the workflow of this name with a function whose types are erased.
+    pub(crate) fn serve_with(mut self, name: String, handler: Handler) -> Self {
         if self.handlers.insert(name.clone(), handler).is_some() {
             self.served_twice = Some(name);
         }
@@ -115,7 +116,8 @@ impl WorkerBuilder {
     }
 
     /// How long after its death its runs are taken over; 10 s unless set. It is renewed three
-    /// times in that time.
+    /// times in that time. Give all workers of a store the same: each looks after the others only
+    /// once in its own.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -167,12 +169,14 @@ impl WorkerBuilder {
             endings: Arc::clone(&self.client.endings),
             tenure: Mutex::default(),
             intake_shut: AtomicBool::new(false),
+            watch: self.client.watch.clone(),
         });
         let tenure = shared.join().await?;
         let id = tenure.worker;
         self.client.add_worker(&shared);
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(claiming::serve(Arc::clone(&shared), tenure, stopped));
+        let serving = claiming::serve(Arc::clone(&shared), tenure, stopped);
+        let serving = spawn_watched(self.client.watch.as_ref(), serving);
         Ok(Worker { id, shared, stop, serving, grace: self.shutdown_grace })
     }
 
@@ -287,6 +291,22 @@ pub(crate) struct Shared {
     /// Set while runs are queued that have not been claimed, or a suspect is to be alone: then a
     /// fresh start must not jump the queue.
     intake_shut: AtomicBool,
+    /// Who of the client is awake, in a test.
+    watch: Option<Arc<Watch>>,
+}
+
+/// A workflow function with its types erased.
+pub(crate) fn handler<I, O, F, Fut>(function: F) -> Handler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + Send + 'static,
+    F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+{
+    Arc::new(move |ctx: Ctx, input: Json| {
+        let returned = function(ctx, input.read::<I>()?);
+        Ok(Box::pin(async move { driver::output(&returned.await?) }))
+    })
 }
 
 /// How this process calls itself: its host and process id.
@@ -352,6 +372,7 @@ impl Shared {
             build: Arc::clone(&self.build),
             linger: self.linger,
             cancel_grace: self.cancel_grace,
+            watch: self.watch.clone(),
         };
         let endings = Arc::clone(&self.endings);
         let held = Held {
@@ -360,7 +381,7 @@ impl Shared {
             tenure: Arc::clone(&reserved.tenure),
             settled: false,
         };
-        tokio::spawn(async move {
+        spawn_watched(self.watch.as_ref(), async move {
             // Moved in, so that it is dropped with the task however that ends.
             let mut held = held;
             let mut ending = None;

@@ -285,6 +285,7 @@ impl World {
             key,
             start_at: beginning.delay_ms.map_or(StartAt::Now, StartAt::After),
             timeout_ms: beginning.timeout_ms,
+            parent: None,
             claimant,
             ..new_run()
         }

@@ -162,6 +162,18 @@ async fn a_role_that_may_not_make_the_schema_is_told_so() {
 }
 
 #[tokio::test]
+async fn a_schema_that_is_missing_or_old_is_refused_by_who_may_not_change_it() {
+    let stage = Stage::new();
+    let url = with(&stage.url(), "create=false");
+    let refused = async || PostgresStore::open(&url).await.unwrap_err().code();
+    assert_eq!(refused().await, Code::SchemaMissing);
+    drop(stage.open().await);
+    drop(PostgresStore::open(&url).await.unwrap());
+    stage.raw().await.execute("update schema set version = 1", &[]).await.unwrap();
+    assert_eq!(refused().await, Code::SchemaTooOld);
+}
+
+#[tokio::test]
 async fn the_schema_is_the_one_on_paper() {
     let stage = Stage::new();
     drop(stage.open().await);

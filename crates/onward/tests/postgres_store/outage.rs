@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use onward::Code;
-use onward::store::PostgresStore;
+use onward::store::{Error, Outage, PostgresStore, Query, Store};
 use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, free_port};
@@ -97,4 +97,22 @@ async fn a_store_shows_no_password() {
     let store = PostgresStore::open(&url).await.unwrap();
     let shown = format!("{store:?}");
     assert!(shown.contains(stage.name()) && !shown.contains(PASSWORD), "{shown}");
+}
+
+/// Fails where a connection goes back to the pool with a statement on it that was given up: the next
+/// one waits behind it, and is given up as well.
+#[tokio::test]
+async fn a_connection_that_did_not_answer_is_not_used_again() {
+    let stage = Stage::new();
+    let url = with(&with(&stage.url(), "statement_timeout=1"), "pool_size=1");
+    let store = PostgresStore::open(&url).await.unwrap();
+    let raw = stage.raw().await;
+    raw.batch_execute("begin; lock table runs in access exclusive mode").await.unwrap();
+    let given_up = store.list(Query::default()).await.unwrap_err();
+    assert!(matches!(given_up, Error::Unavailable(Outage::NoAnswer, _)), "{given_up}");
+    // The first still waits where it is, and this one does not wait behind it.
+    let next = store.list(Query::default());
+    stage.waiting(2).await;
+    let_go(&raw).await;
+    assert!(soon(next).await.unwrap().runs.is_empty());
 }

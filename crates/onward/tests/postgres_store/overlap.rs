@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use onward::store::*;
-use onward::{OnConflict, RunId, RunState};
+use onward::{Code, OnConflict, RunId, RunState, WorkerId};
 
 use crate::stage::*;
 
@@ -39,7 +39,8 @@ async fn a_continuation_and_a_start_on_its_key_are_both_answered() {
 /// A prune locks a run and then its key, a start the key and then its run.
 #[tokio::test]
 async fn a_prune_that_loses_against_a_start_is_made_again() {
-    let stage = Stage::new();
+    // Deadlocks are counted by database.
+    let stage = Stage::apart().await;
     let store = stage.open().await;
     let worker = joined(&store).await;
     let old = start(&store, keyed_run("k")).await;
@@ -68,6 +69,9 @@ async fn a_prune_that_loses_against_a_start_is_made_again() {
     let first = soon(pruned).await.unwrap().runs;
     let second = store.prune(Prune::older_than(Duration::ZERO)).await.unwrap().runs;
     assert_eq!(first + second, 1);
+    let sql = "select deadlocks from pg_stat_database where datname = current_database()";
+    until("it had lost", async || records.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1)
+        .await;
 }
 
 /// A worker that leaves takes the fence and then its runs; a settle that asks questions has its
@@ -107,20 +111,14 @@ async fn a_runs_writes_stay_in_order_when_their_batch_is_refused() {
     let stage = Stage::new();
     let store = stage.open().await;
     let worker = joined(&store).await;
-    // All in one lane: the store chooses it by the last bit.
-    let even = std::iter::repeat_with(new_run).filter(|run| run.id.as_u128() % 2 == 0);
-    let runs: Vec<NewRun> = even.take(22).collect();
-    store.start(runs).await.unwrap();
-    let claims = store.claim(claim_of(worker, 1)).await.unwrap().runs;
-    let leases: Vec<Lease> = claims.into_iter().map(|claimed| claimed.lease).collect();
-    let [first, bad, good @ ..] = leases.as_slice() else { panic!("no leases") };
-    store.record(*bad, vec![done(&store, 1, "a")]).await.unwrap();
+    let [first, bad, good @ ..] = one_lane::<22>(&store, worker).await;
+    store.record(bad, vec![done(&store, 1, "a")]).await.unwrap();
     let raw = stage.raw().await;
     hold_step(&raw, first.run, "a").await;
-    let held = store.record(*first, vec![done(&store, 1, "a")]);
+    let held = store.record(first, vec![done(&store, 1, "a")]);
     stage.waiting(1).await;
     // These are gathered while the lane waits.
-    let clash = store.record(*bad, vec![done(&store, 2, "a")]);
+    let clash = store.record(bad, vec![done(&store, 2, "a")]);
     let writes: Vec<_> = (good.iter())
         .map(|lease| {
             let record = store.record(*lease, vec![done(&store, 1, "a")]);
@@ -135,4 +133,89 @@ async fn a_runs_writes_stay_in_order_when_their_batch_is_refused() {
         soon(record).await.unwrap();
         assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
     }
+}
+
+/// Fails where a lock on one run is an outage for every write of its batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_run_holds_up_no_other_of_its_batch() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let [first, locked, free] = one_lane(&store, worker).await;
+    let (step, row) = (stage.raw().await, stage.raw().await);
+    hold_step(&step, first.run, "a").await;
+    let held = store.record(first, vec![done(&store, 1, "a")]);
+    stage.waiting(1).await;
+    let lock = format!("begin; select 1 from runs where id = {} for update", literal(locked.run));
+    row.batch_execute(&lock).await.unwrap();
+    // These are gathered while the lane waits.
+    let end = || Settle::new(vec![], End::Completed(json("1")));
+    let (waits, goes) = (store.settle(locked, end()), store.settle(free, end()));
+    let_go(&step).await;
+    soon(held).await.unwrap();
+    assert_eq!(soon(goes).await.unwrap(), Settled::AsSaid);
+    let waited = soon(waits).await.unwrap_err();
+    assert!(matches!(waited, Error::Unavailable(Outage::Locked, _)), "{waited}");
+    let_go(&row).await;
+    assert_eq!(soon(store.settle(locked, end())).await.unwrap(), Settled::AsSaid);
+}
+
+/// Fails where a key that a transaction of somebody's holds is an outage for every start of the
+/// process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_key_holds_up_no_other_start() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let raw = stage.raw().await;
+    let hold = format!(
+        "begin; insert into keys (workflow, key, run, fingerprint)
+         values ('{WORKFLOW}', 'k', gen_random_uuid(), '')"
+    );
+    raw.batch_execute(&hold).await.unwrap();
+    let waits = store.start(vec![keyed_run("k")]);
+    stage.waiting(1).await;
+    // These are gathered while the lane waits.
+    let (late, goes) = (store.start(vec![keyed_run("k")]), store.start(vec![keyed_run("l")]));
+    soon(goes).await.unwrap().remove(0).unwrap();
+    let_go(&raw).await;
+    let (waits, late) = (soon(waits).await.unwrap(), soon(late).await.unwrap());
+    let run = |mut started: Vec<Result<Started, Error>>| started.remove(0).unwrap().run;
+    assert_eq!(run(waits), run(late));
+}
+
+/// Fails where a write looks for its record, adds it, and takes what it meets for another's: the
+/// first write of the same record may be committed in between, long after its answer was lost.
+#[tokio::test]
+async fn a_write_never_conflicts_with_its_own_first_one() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    // The first write, whose commit is under way.
+    let raw = stage.raw().await;
+    let first = format!(
+        "begin;
+         insert into records (run, seq, step, slot, kind, body, try_number, attempt, began_at, at,
+             foreign_await)
+         values ({}, 1, 'a', 0, 'done', '1', 1, 1, 0, 0, false)",
+        literal(lease.run)
+    );
+    raw.batch_execute(&first).await.unwrap();
+    // The repeat, with an end that is made in a transaction of its own.
+    let stuck = End::Stuck { code: Code::HistoryMismatch, detail: "x".into(), wakes_seen: 0 };
+    let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], stuck));
+    stage.waiting(1).await;
+    raw.batch_execute("commit").await.unwrap();
+    assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
+    assert_eq!(store.history(lease.run, None, 10).await.unwrap().records.len(), 1);
+}
+
+/// Leases of runs whose writes go through one lane: the store chooses it by the last bit.
+async fn one_lane<const N: usize>(store: &PostgresStore, worker: WorkerId) -> [Lease; N] {
+    let even = std::iter::repeat_with(new_run).filter(|run| run.id.as_u128() % 2 == 0);
+    store.start(even.take(N).collect()).await.unwrap();
+    let claims = store.claim(claim_of(worker, 1)).await.unwrap().runs;
+    let leases: Vec<Lease> = claims.into_iter().map(|claimed| claimed.lease).collect();
+    leases.try_into().unwrap()
 }

@@ -152,6 +152,7 @@ pub(crate) fn new_run() -> NewRun {
         timeout_ms: None,
         tags: BTreeMap::new(),
         caller: "test".to_owned(),
+        parent: None,
         claimant: None,
     }
 }

@@ -11,6 +11,12 @@ use onward::{Ctx, Entry, Failure, Onward, Record, RunHandle, RunState, Workflow}
 
 const PLAY: Workflow<(), Vec<String>> = Workflow::named("play");
 
+/// A child that a play may start: it gives back what it was given.
+pub(crate) const ECHO: Workflow<u32, u32> = Workflow::named("echo");
+
+/// The signals that a play is sent, one after the other.
+const POKES: u32 = 6;
+
 /// The body of a workflow under test.
 pub(crate) type Script =
     fn(Ctx, Shuffle) -> Pin<Box<dyn Future<Output = Result<Vec<String>, Failure>> + Send>>;
@@ -198,11 +204,12 @@ fn one_process(
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let ended = runtime.block_on(async {
-        let shuffle = shuffle.clone();
+        let (shuffle, pauses) = (shuffle.clone(), shuffle.clone());
         let onward = Onward::with_store(Arc::clone(store) as Arc<dyn Store>);
         let life = async {
             let _worker = onward
                 .worker()
+                .serve(ECHO, echo)
                 .serve(PLAY, move |ctx: Ctx, ()| script(ctx, shuffle.next_execution()))
                 .linger(Duration::from_millis(20))
                 .start()
@@ -210,18 +217,37 @@ fn one_process(
                 .unwrap();
             let handle = onward.start(PLAY, &()).key("the play").await.unwrap();
             *run = Some(handle.id());
-            handle.ended().await.unwrap();
+            tokio::join!(poke(&handle, &pauses), async { handle.ended().await.unwrap() });
         };
         let deadline = Duration::from_secs(20);
         tokio::select! {
             () = life => true,
             () = store.died() => false,
-            () = tokio::time::sleep(deadline) => panic!("the run neither ends nor dies"),
+            () = tokio::time::sleep(deadline) => {
+                let runs = onward.list(onward::Query::default()).await.unwrap().runs;
+                panic!("the run neither ends nor dies: {runs:#?}")
+            }
         }
     });
     runtime.shutdown_background();
     runtime_of_the_next(store, run);
     ended
+}
+
+/// Sends the play its signals: numbers from 0 on, at shuffled times, each with its key, so that a
+/// later process sends the same. A play that has ended takes none.
+async fn poke(handle: &RunHandle<Vec<String>>, shuffle: &Shuffle) {
+    for number in 0..POKES {
+        tokio::time::sleep(shuffle.pause()).await;
+        let sent = handle.signal("poke", &number).key(format!("poke {number}")).await;
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+async fn echo(ctx: Ctx, number: u32) -> Result<u32, Failure> {
+    ctx.step("echo", async |_| Ok::<_, Failure>(number)).await
 }
 
 /// What the next process finds: the dead worker's runs are given back, as a sweep would do.
@@ -247,11 +273,21 @@ fn history(inner: &Arc<dyn Store>, run: Option<&onward::RunId>) -> Vec<Record> {
 /// The notes up to the first whose result is not in the store: a process that dies has seen at
 /// most one such result, and nothing that it did after that counts.
 fn recorded(notes: Vec<String>, history: &[Record]) -> Vec<String> {
-    let is_final = |record: &&Record| matches!(record.entry, Entry::Done(_) | Entry::Fired);
-    let known: Vec<_> = history.iter().filter(is_final).map(|record| &record.step).collect();
+    let mut known: Vec<String> = Vec::new();
+    for record in history {
+        match &record.entry {
+            // Known by what it carries, or that a child has ended: its number is the store's.
+            Entry::Arrived(body) => {
+                let name = record.step.rsplit_once('#').unwrap().0;
+                known.extend([name.to_owned(), format!("{name} {body}")]);
+            }
+            Entry::Done(_) | Entry::Fired => known.push(record.step.clone()),
+            _ => {}
+        }
+    }
     let unknown = notes.iter().filter(|note| !known.contains(note)).count();
-    assert!(unknown <= 1, "results were delivered that are not recorded: {notes:?}");
-    notes.into_iter().take_while(|note| known.contains(&note)).collect()
+    assert!(unknown <= 1, "results were delivered that are not recorded: {notes:?}, {known:?}");
+    notes.into_iter().take_while(|note| known.contains(note)).collect()
 }
 
 fn check_end(inner: &Arc<dyn Store>, run: Option<&onward::RunId>) {

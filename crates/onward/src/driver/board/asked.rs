@@ -10,7 +10,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::{Board, Draft, Leaf, LeafId, LeafKind, Phase, Then, Told, Transaction, Trouble};
+use super::{
+    Board, Child, Draft, Inner, Leaf, LeafId, LeafKind, Phase, Then, Told, Transaction, Trouble,
+};
 use crate::driver::past::PastStep;
 use crate::driver::wake::Here;
 use crate::{Code, Failure, Json, Timestamp, Uuid};
@@ -87,28 +89,21 @@ impl Board {
     pub(crate) fn ask(&self, step: &Arc<str>, kind: LeafKind, waker: &Waker) -> (LeafId, PastStep) {
         let mut inner = self.lock();
         let mut known = inner.past.take(step).unwrap_or_default();
-        let id = inner.leaf_next;
-        inner.leaf_next += 1;
-        let phase = match known.last.take() {
+        let mut leaf = Leaf { try_number: known.tries + 1, ..Leaf::new(step, kind, waker) };
+        let id = match known.last.take() {
             Some(record) => {
-                inner.ready.insert(record.seq, id);
-                Phase::Recorded { seq: record.seq, at: record.at, record: Some(record) }
+                let seq = record.seq;
+                leaf.phase = Phase::Recorded { seq, at: record.at, record: Some(record) };
+                let id = inner.enter(leaf);
+                inner.ready.insert(seq, id);
+                id
             }
             None => {
+                let id = inner.enter(leaf);
                 inner.asked.push(id);
-                Phase::Asked
+                id
             }
         };
-        let leaf = Leaf {
-            step: Arc::clone(step),
-            waker: waker.clone(),
-            phase,
-            kind,
-            try_number: known.tries + 1,
-            task: None,
-            failed: None,
-        };
-        inner.leaves.insert(id, leaf);
         (id, known)
     }
 
@@ -173,6 +168,11 @@ impl Board {
         self.lock().transactions.push(transaction);
     }
 
+    /// Hands a child to the driver to start. The leaf counts as executing meanwhile.
+    pub(crate) fn start_child(&self, child: Child) {
+        self.lock().children.push(child);
+    }
+
     /// Lets a leaf that was told to begin wait for a time first; it is told again then.
     pub(crate) fn pause(&self, id: LeafId, until: Timestamp) {
         let mut guard = self.lock();
@@ -197,6 +197,9 @@ impl Board {
             Phase::Recorded { seq, .. } => drop(inner.ready.remove(&seq)),
             _ => {}
         }
+        if leaf.kind.heeds_signals() {
+            inner.leave_inbox(&leaf.step, id);
+        }
         if inner.offer == Some(id) {
             inner.offer = None;
         }
@@ -217,5 +220,15 @@ impl Board {
     /// Notes that the run cannot go on under this build.
     pub(crate) fn trouble(&self, code: Code, detail: String) {
         self.lock().trouble.get_or_insert(Trouble { code, detail });
+    }
+}
+
+impl Inner {
+    /// Enters a leaf.
+    pub(super) fn enter(&mut self, leaf: Leaf) -> LeafId {
+        let id = self.leaf_next;
+        self.leaf_next += 1;
+        self.leaves.insert(id, leaf);
+        id
     }
 }

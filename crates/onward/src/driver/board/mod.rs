@@ -8,6 +8,7 @@
 //! so that `select!` and friends see every result in the order of the records.
 
 mod asked;
+mod inbox;
 mod order;
 mod place;
 
@@ -18,12 +19,13 @@ use std::task::Waker;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use self::inbox::Inbox;
 use self::place::Places;
 pub(crate) use self::place::Seat;
 use super::past::Past;
 use super::wake::Wakes;
-use crate::store::{Lease, Store, TransactionBody};
-use crate::{Code, Entry, Failure, Json, Record, RecordKind, RunId, Timestamp};
+use crate::store::{Lease, NewRun, Signal, Store, TransactionBody};
+use crate::{Code, Entry, Failure, Json, Record, RecordKind, RunId, Timestamp, Waits};
 
 /// The name of a leaf within its run's execution.
 pub(crate) type LeafId = u64;
@@ -56,11 +58,16 @@ struct Inner {
     offer: Option<LeafId>,
     /// Leaves that wait for a time.
     alarms: BTreeSet<(Timestamp, LeafId)>,
+    /// Leaves that wait for a signal that has not come.
+    awaiting: BTreeSet<LeafId>,
+    inbox: Inbox,
     /// Leaves whose body is executing.
     active: usize,
     outbox: Vec<Draft>,
     /// Transactions that are to be executed.
     transactions: Vec<Transaction>,
+    /// Children that are to be started.
+    children: Vec<Child>,
     /// Sequence numbers, and which are open.
     places: Places,
     /// The time of the latest delivered record: the run's own time.
@@ -93,6 +100,23 @@ struct Leaf {
     task: Option<AbortHandle>,
     /// What its transaction failed with, until the leaf is told.
     failed: Option<Failure>,
+    /// What it waits for, if that is a signal.
+    waits: Option<Waits>,
+}
+
+impl Leaf {
+    fn new(step: &Arc<str>, kind: LeafKind, waker: &Waker) -> Self {
+        Self {
+            step: Arc::clone(step),
+            waker: waker.clone(),
+            phase: Phase::Asked,
+            kind,
+            try_number: 1,
+            task: None,
+            failed: None,
+            waits: None,
+        }
+    }
 }
 
 /// What kind of future a leaf is.
@@ -102,6 +126,19 @@ pub(crate) enum LeafKind {
     Step,
     /// A sleep.
     Timer,
+    /// A wait for a signal.
+    Signal,
+    /// A wait for the end of a child, which is started first.
+    Child,
+    /// The start of a child.
+    Start,
+}
+
+impl LeafKind {
+    /// Whether it waits for a signal.
+    fn heeds_signals(self) -> bool {
+        matches!(self, LeafKind::Signal | LeafKind::Child)
+    }
 }
 
 enum Phase {
@@ -113,6 +150,10 @@ enum Phase {
     Active,
     /// Waits for a time.
     Pausing(Timestamp),
+    /// Waits for a signal.
+    Awaiting,
+    /// Waited for a signal and was not polled when it was offered one; stands back until it is.
+    Aside,
     /// Its record is on the way to the store.
     Recording,
     /// Waits to be offered its result. The record is kept only on replay.
@@ -155,6 +196,12 @@ pub(crate) struct Transaction {
     pub(crate) began_at: Timestamp,
 }
 
+/// A child that is to be started.
+pub(crate) struct Child {
+    pub(crate) leaf: LeafId,
+    pub(crate) run: NewRun,
+}
+
 /// What is known of a run when its execution begins.
 pub(crate) struct Known {
     pub(crate) past: Past,
@@ -164,6 +211,8 @@ pub(crate) struct Known {
     pub(crate) now: Timestamp,
     /// The number and the time of the last record.
     pub(crate) last: (u64, Timestamp),
+    /// Signals that are not recorded.
+    pub(crate) signals: Vec<Signal>,
 }
 
 /// A draft that has its place in the history.
@@ -183,7 +232,9 @@ pub(crate) struct Trouble {
 
 impl Board {
     pub(crate) fn new(lease: Lease, store: Arc<dyn Store>, known: Known) -> Arc<Self> {
-        let Known { past, used: (records, bytes), now, last: (last_seq, last_at) } = known;
+        let Known { mut past, used: (records, bytes), now, last, signals } = known;
+        let (last_seq, last_at) = last;
+        let inbox = Inbox::of(past.take_arrived(), signals);
         let inner = Inner {
             ended: false,
             past,
@@ -195,9 +246,12 @@ impl Board {
             ready: BTreeMap::new(),
             offer: None,
             alarms: BTreeSet::new(),
+            awaiting: BTreeSet::new(),
+            inbox,
             active: 0,
             outbox: Vec::new(),
             transactions: Vec::new(),
+            children: Vec::new(),
             places: Places::after(last_seq, last_at),
             now,
             randoms: 0,

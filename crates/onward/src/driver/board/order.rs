@@ -2,11 +2,14 @@
 //!
 //! Owns: the order of delivery and leave to begin. Never polls; the driver does.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use tokio::task::AbortHandle;
 
-use super::{Board, Draft, Inner, LeafId, LeafKind, Phase, Placed, Transaction, Trouble, Usage};
+use super::{
+    Board, Child, Draft, Inner, LeafId, LeafKind, Phase, Placed, Transaction, Trouble, Usage,
+};
 use crate::driver::past::Leftover;
 use crate::limits::{HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, HISTORY_WARN_PERCENT};
 use crate::{Json, RecordKind, RunId, Timestamp, Waits};
@@ -32,10 +35,13 @@ impl Board {
     pub(crate) fn withdraw(&self) {
         let mut guard = self.lock();
         let inner = &mut *guard;
-        let untaken = inner.offer.take().and_then(|id| inner.leaves.get_mut(&id));
-        if let Some(leaf) = untaken
-            && let Phase::Recorded { seq, at, record } = &mut leaf.phase
-        {
+        let Some(id) = inner.offer.take() else { return };
+        let Some(leaf) = inner.leaves.get_mut(&id) else { return };
+        if leaf.kind.heeds_signals() {
+            leaf.phase = Phase::Aside;
+            let name = Arc::clone(&leaf.step);
+            inner.leave_inbox(&name, id);
+        } else if let Phase::Recorded { seq, at, record } = &mut leaf.phase {
             leaf.phase = Phase::Withdrawn { seq: *seq, at: *at, record: record.take() };
         }
     }
@@ -124,6 +130,9 @@ impl Board {
         let Placed { leaf: id, seq, at, kind } = placed;
         let mut inner = self.lock();
         inner.places.close(seq);
+        if kind == RecordKind::Arrived {
+            return inner.arrived(seq);
+        }
         let Some(leaf) = inner.leaves.get_mut(&id) else { return };
         if kind.is_final() {
             leaf.phase = Phase::Recorded { seq, at, record: None };
@@ -139,8 +148,29 @@ impl Board {
         self.lock().active
     }
 
+    /// Whether the run goes on without the clock: a body executes, or the function waits for
+    /// something that is not from its `Ctx`.
+    pub(crate) fn is_busy(&self) -> bool {
+        let inner = self.lock();
+        inner.active > 0 || inner.leaves.is_empty()
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         !self.lock().ready.is_empty()
+    }
+
+    /// The children that are to be started.
+    pub(crate) fn take_children(&self) -> Vec<Child> {
+        std::mem::take(&mut self.lock().children)
+    }
+
+    /// What a run waits for that rests: a signal before a time.
+    pub(crate) fn waits_for(&self) -> Option<Waits> {
+        let inner = self.lock();
+        let first = inner.awaiting.first().and_then(|id| inner.leaves.get(id));
+        let signal = first.and_then(|leaf| leaf.waits.clone());
+        drop(inner);
+        signal.or_else(|| self.next_alarm().map(|(_, waits)| waits))
     }
 
     /// The nearest time that a leaf waits for, and what it is.
@@ -151,13 +181,18 @@ impl Board {
         let step = leaf.step.to_string();
         let waits = match leaf.kind {
             LeafKind::Timer => Waits::Timer { step },
-            LeafKind::Step => Waits::Retry { step, try_number: leaf.try_number },
+            _ => Waits::Retry { step, try_number: leaf.try_number },
         };
         Some((*until, waits))
     }
 
     pub(crate) fn leftover(&self, build: &str) -> Option<Leftover> {
         self.lock().past.leftover(build)
+    }
+
+    /// Whether records are left that nobody has asked for.
+    pub(crate) fn has_unasked(&self) -> bool {
+        !self.lock().past.is_empty()
     }
 
     /// The steps that want to begin, for people.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Board, Draft, LeafId, Phase, Placed};
 use crate::store::{self, Transacted};
-use crate::{Entry, Json, Record, Timestamp};
+use crate::{Entry, Json, Record, RecordKind, Timestamp};
 
 /// The numbers of a run's records.
 pub(super) struct Places {
@@ -78,7 +78,11 @@ impl Board {
         let now = self.store.clock().now();
         let (seq, at) = self.lock().places.take(now);
         let placed = Placed { leaf: draft.leaf, seq, at, kind: draft.entry.kind() };
-        (placed, self.record(draft, seq, at))
+        let record = self.record(draft, seq, at);
+        if placed.kind == RecordKind::Arrived {
+            self.lock().inbox.send(&record);
+        }
+        (placed, record)
     }
 
     /// Gives a transaction whose body has ended its place, unless its future was dropped: then

@@ -108,6 +108,7 @@ impl Row {
             last_seq: self.records.last().map_or(0, |record| record.seq),
             voided_seq: self.records.iter().find(|r| r.voided_at.is_some()).map(|r| r.seq),
             builds: builds.collect(),
+            signals: self.untaken(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod claim;
 mod portable;
 mod schedules;
 mod settle;
+mod signal;
 mod start;
 mod sweep;
 
@@ -53,6 +54,9 @@ struct Row {
     /// The step whose failure ended the run.
     failed_step: Option<String>,
     duplicates: VecDeque<(RunId, Duplicate)>,
+    signals: Vec<Signal>,
+    /// Whether children of it are to be cancelled, because it was.
+    cascades: bool,
 }
 
 struct WorkerRow {
@@ -151,6 +155,14 @@ impl Store for MemoryStore {
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
         self.transact(|state, now| settle::settle(state, lease, settle, now))
+    }
+
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {
+        self.transact(|state, now| signal::signal(state, &signal, now))
+    }
+
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
+        self.read(|state| signal::inbox(state, run, after))
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {
@@ -312,6 +324,13 @@ impl State {
         row.run.due_at = None;
         row.run.waits_for = None;
         row.release();
+        row.cascades = state == RunState::Cancelled;
+        self.let_successor_go(run, now);
+        signal::tell_parent(self, run, now);
+    }
+
+    fn let_successor_go(&mut self, run: RunId, now: Timestamp) {
+        let Some(row) = self.runs.get(&run) else { return };
         let successor = row.run.successor.and_then(|next| self.runs.get_mut(&next));
         if let Some(next) = successor
             && let Some(Waits::Behind { start_at, .. }) = next.run.waits_for
@@ -334,7 +353,7 @@ impl State {
         if prune.dry_run {
             return Pruned { runs: old.len() as u64, more: false };
         }
-        let limit = prune.limit.min(PRUNE_BATCH_MAX);
+        let limit = prune.limit.clamp(1, PRUNE_BATCH_MAX);
         let more = old.len() > limit;
         old.truncate(limit);
         for (_, run) in &old {

@@ -51,6 +51,7 @@ impl State {
             hold: held
                 .map(|held| KeyHold { fingerprint: held.fingerprint, expires_at: held.expires_at }),
             suppressed: row.duplicates.iter().cloned().collect(),
+            signals: row.signals.clone(),
         }
     }
 
@@ -65,12 +66,12 @@ impl State {
 
     fn add_whole(&mut self, whole: WholeRun) {
         let key = whole.held_key().map(|(workflow, key)| (workflow.to_owned(), key.to_owned()));
-        let WholeRun { run, records, attempts, failed_step, hold, suppressed } = whole;
+        let WholeRun { run, records, attempts, failed_step, hold, suppressed, signals } = whole;
         if let (Some(key), Some(KeyHold { fingerprint, expires_at })) = (key, hold) {
             self.keys.insert(key, KeyRow { run: run.id, fingerprint, expires_at });
         }
         let duplicates = suppressed.into();
-        let row = Row { records, attempts, failed_step, duplicates, ..Row::of(run) };
+        let row = Row { records, attempts, failed_step, duplicates, signals, ..Row::of(run) };
         self.runs.insert(row.run.id, row);
     }
 }

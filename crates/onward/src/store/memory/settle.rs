@@ -33,7 +33,7 @@ fn is_same(old: &Record, new: &Record) -> bool {
         && old.entry == new.entry
 }
 
-fn fenced(state: &State, lease: Lease) -> Result<(), Error> {
+pub(super) fn fenced(state: &State, lease: Lease) -> Result<(), Error> {
     let held = state.runs.get(&lease.run).is_some_and(|row| row.is_held_by(lease));
     if held && !state.is_lost(lease.worker) { Ok(()) } else { Err(Error::LeaseLost) }
 }
@@ -132,8 +132,11 @@ fn continue_as(
     row.run.continued_as = Some(next);
     let fresh = rules::continuation(row.run.clone(), next, input, now);
     let successor = row.run.successor.take();
+    let untaken = row.untaken();
     state.end(run, RunState::Completed, now);
-    state.runs.insert(next, Row::of(fresh));
+    let mut row = Row::of(fresh);
+    row.take_over(untaken);
+    state.runs.insert(next, row);
     if let Some(row) = successor.and_then(|id| state.runs.get_mut(&id))
         && let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for
     {

@@ -11,6 +11,9 @@ pub(super) fn start(state: &mut State, new: NewRun, now: Timestamp) -> Result<St
     if let Some(row) = state.runs.get(&new.id) {
         return Ok(Started { run: new.id, how: how_again(row, &new), at: row.run.created_at });
     }
+    if let Some(parent) = &new.parent {
+        settle::fenced(state, parent.lease)?;
+    }
     let holder = new.key.as_ref().and_then(|key| {
         state.live_key(new.workflow.clone(), key.key.clone(), now).map(|row| row.run)
     });
@@ -114,6 +117,8 @@ impl Row {
             ticket: None,
             failed_step: None,
             duplicates: VecDeque::new(),
+            signals: Vec::new(),
+            cascades: false,
         }
     }
 

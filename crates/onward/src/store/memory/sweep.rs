@@ -4,7 +4,7 @@
 //! worker that sweeps.
 
 use super::*;
-use crate::limits::SWEEP_BATCH_MAX;
+use crate::limits::{CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
 
 pub(super) fn join(state: &mut State, worker: NewWorker, now: Timestamp) -> Result<(), Error> {
     if let Some(row) = state.workers.get(&worker.id) {
@@ -35,8 +35,9 @@ pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<
     let (woken, more_to_wake) = claim::wake_due(state, now);
     let more_to_end = open_late(state, now);
     let more_to_mend = mend_stuck(state, sweep.worker, now);
+    let more_to_cancel = cascade(state, now)?;
     forget_lost(state, now);
-    let more = more_to_take || more_to_wake || more_to_end || more_to_mend;
+    let more = more_to_take || more_to_wake || more_to_end || more_to_mend || more_to_cancel;
     Ok(Swept { lost, taken, woken, more, next_at: None })
 }
 
@@ -119,6 +120,33 @@ fn mend_stuck(state: &mut State, sweeper: WorkerId, now: Timestamp) -> bool {
         row.queue(now);
     }
     mendable.next().is_some()
+}
+
+/// Asks the children of cancelled runs to end; says whether more are left.
+fn cascade(state: &mut State, now: Timestamp) -> Result<bool, Error> {
+    let cancelled: Vec<RunId> =
+        state.runs.values().filter(|row| row.cascades).map(|row| row.run.id).collect();
+    let is_asked = |run: &Run| run.state.is_final() || run.cancel_at.is_some();
+    let mut children: Vec<RunId> = (state.runs.values())
+        .map(|row| &row.run)
+        .filter(|run| !is_asked(run))
+        .filter(|run| {
+            let parent = run.parent.as_ref().filter(|parent| !parent.detached);
+            parent.is_some_and(|parent| cancelled.contains(&parent.run))
+        })
+        .map(|run| run.id)
+        .collect();
+    let more = children.len() > CASCADE_BATCH_MAX;
+    children.truncate(CASCADE_BATCH_MAX);
+    for child in children {
+        state.cancel(child, now)?;
+    }
+    if !more {
+        for run in cancelled {
+            state.row_mut(run)?.cascades = false;
+        }
+    }
+    Ok(more)
 }
 
 impl Row {

@@ -5,7 +5,7 @@
 //! `settle`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -13,14 +13,11 @@ use tokio::task::JoinSet;
 use tokio_postgres::types::Type;
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::lane::{Line, Write};
-use super::row::{
-    body_columns, fence_key, json_text, run_id, run_uuid, signed, small, worker_uuid,
-};
-use super::tx::{Changes, Param, transact};
+use super::row::{RecordRow, fence_key, json_text, run_id, run_uuid, signed, small, worker_uuid};
+use super::tx::{Changes, Param, transact_in_lane};
 use super::{record, settle};
-use crate::store::rules;
 use crate::store::{End, Error, Lease, Outage, Settle, Settled};
 use crate::{Record, RunId, Timestamp, failpoint};
 
@@ -28,10 +25,7 @@ const SETTLE: &str = "select run, answer from onward.settle($1, $2, $3, $4, $5, 
                       $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
 
 const RECORD: &str =
-    "select onward.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
-
-/// How often a batch that lost against another transaction is made again at once.
-const AGAIN_MAX: u32 = 8;
+    "select onward.record($13, $14, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// Records of a run, and perhaps the end of its attempt.
 pub(super) struct RunWrite {
@@ -101,11 +95,15 @@ async fn together(batch: Vec<RunWrite>, line: &mut Line) {
     }
     batch.iter().for_each(RunWrite::before_commit);
     match commit(&batch, line).await {
-        Ok(answers) => {
-            let refused = answer_all(batch, answers, &line.shared);
+        Ok(said) => {
+            let refused = answer_all(batch, said, &line.shared);
             one_by_one(&line.shared, refused).await;
         }
         Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
+            one_by_one(&line.shared, batch).await;
+        }
+        // Somebody holds one of them, and its neighbours need not wait for it.
+        Err(Fault::Outage(Outage::Locked, _)) if batch.len() > 1 => {
             one_by_one(&line.shared, batch).await;
         }
         Err(fault) => {
@@ -116,19 +114,40 @@ async fn together(batch: Vec<RunWrite>, line: &mut Line) {
     }
 }
 
-/// What the statement said of a run that is out of the ordinary.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Refused,
-    Queued,
+/// What the statement said that is out of the ordinary.
+#[derive(Default)]
+struct Said {
+    refused: HashSet<RunId>,
+    queued: HashSet<RunId>,
+    /// Parents that were told of their children's ends.
+    told: Changes,
 }
 
-async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<HashMap<RunId, Said>, Fault> {
+impl Said {
+    fn read(rows: &[tokio_postgres::Row]) -> Result<Self, tokio_postgres::Error> {
+        let mut said = Self::default();
+        for row in rows {
+            let run = run_id(row.try_get(0)?);
+            match row.try_get(1)? {
+                "refused" => drop(said.refused.insert(run)),
+                "queued" => drop(said.queued.insert(run)),
+                answer => {
+                    said.told.work |= answer == "woken";
+                    said.told.runs.push(run);
+                }
+            }
+        }
+        Ok(said)
+    }
+}
+
+async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<Said, Fault> {
     if let [RunWrite { lease, records, end: None, .. }] = batch
         && let [record] = records.as_slice()
     {
         let held = commit_lone(*lease, record, line).await?;
-        return Ok((!held).then_some((lease.run, Said::Refused)).into_iter().collect());
+        let refused = (!held).then_some(lease.run).into_iter().collect();
+        return Ok(Said { refused, ..Said::default() });
     }
     let columns = Columns::of(batch)?;
     let mut tries = 0;
@@ -137,54 +156,33 @@ async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<HashMap<RunId, Sa
         let now = line.shared.clock.given();
         match line.rows(SETTLE, &columns.params(&now)).await {
             Err(Fault::Again(_)) if tries < AGAIN_MAX => {}
-            rows => return rows?.iter().map(said).collect(),
+            rows => return Said::read(&rows?).map_err(Fault::data),
         }
     }
 }
 
 /// Commits one record; says whether its run is held under this lease.
 async fn commit_lone(lease: Lease, record: &Record, line: &mut Line) -> Result<bool, Fault> {
-    let (body, next_at) = body_columns(&record.entry)?;
-    let params: [Param<'_>; 14] = [
-        (&fence_key(lease.worker), Type::INT8),
-        (&worker_uuid(lease.worker), Type::UUID),
-        (&run_uuid(lease.run), Type::UUID),
-        (&small(lease.attempt), Type::INT4),
-        (&signed(record.seq), Type::INT8),
-        (&record.step, Type::TEXT),
-        (&signed(rules::slot(record)), Type::INT8),
-        (&record.entry.kind().as_str(), Type::TEXT),
-        (&body, Type::TEXT),
-        (&small(record.try_number), Type::INT4),
-        (&record.began_at.as_millis(), Type::INT8),
-        (&record.at.as_millis(), Type::INT8),
-        (&next_at, Type::INT8),
-        (&record.foreign, Type::BOOL),
-    ];
+    let row = RecordRow::of(lease, record)?;
+    let (fence, worker) = (fence_key(lease.worker), worker_uuid(lease.worker));
+    let mut params = row.params().to_vec();
+    params.extend::<[Param<'_>; 2]>([(&fence, Type::INT8), (&worker, Type::UUID)]);
     let rows = line.rows(RECORD, &params).await?;
     rows.first().map_or(Ok(false), |row| row.try_get(0)).map_err(Fault::data)
 }
 
-fn said(row: &tokio_postgres::Row) -> Result<(RunId, Said), Fault> {
-    let run = run_id(row.try_get(0).map_err(Fault::data)?);
-    let answer: String = row.try_get(1).map_err(Fault::data)?;
-    Ok((run, if answer == "queued" { Said::Queued } else { Said::Refused }))
-}
-
 /// Answers what the commit took, and gives back what it refused.
-fn answer_all(batch: Vec<RunWrite>, said: HashMap<RunId, Said>, shared: &Shared) -> Vec<RunWrite> {
-    let mut changes = Changes::default();
+fn answer_all(batch: Vec<RunWrite>, said: Said, shared: &Shared) -> Vec<RunWrite> {
+    let mut changes = said.told;
     let mut refused = Vec::new();
     let mut answers = Vec::with_capacity(batch.len());
     for write in batch {
-        let settled = match said.get(&write.lease.run) {
-            Some(Said::Refused) => {
-                refused.push(write);
-                continue;
-            }
-            Some(Said::Queued) => Settled::Queued,
-            None => Settled::AsSaid,
-        };
+        if said.refused.contains(&write.lease.run) {
+            refused.push(write);
+            continue;
+        }
+        let queued = said.queued.contains(&write.lease.run);
+        let settled = if queued { Settled::Queued } else { Settled::AsSaid };
         write.after_commit();
         note(&mut changes, &write, settled);
         answers.push((write, settled));
@@ -228,7 +226,7 @@ async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error>
     let answer = match write.end.clone() {
         None => {
             let records = Arc::new(records);
-            transact(shared, move |tx| {
+            transact_in_lane(shared, move |tx| {
                 let records = Arc::clone(&records);
                 Box::pin(async move {
                     record::record(tx, lease, &records).await?;
@@ -239,7 +237,7 @@ async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error>
         }
         Some(end) => {
             let whole = Arc::new(Settle { records, end, unasked });
-            transact(shared, move |tx| {
+            transact_in_lane(shared, move |tx| {
                 let whole = Arc::clone(&whole);
                 Box::pin(async move { settle::settle(tx, lease, &whole).await })
             })
@@ -346,19 +344,19 @@ impl<'a> Columns<'a> {
 
 impl<'a> RecordColumns<'a> {
     fn add(&mut self, lease: Lease, record: &'a Record) -> Result<(), Fault> {
-        let (body, next_at) = body_columns(&record.entry)?;
-        self.run.push(run_uuid(lease.run));
-        self.attempt.push(small(lease.attempt));
-        self.seq.push(signed(record.seq));
-        self.step.push(&record.step);
-        self.slot.push(signed(rules::slot(record)));
-        self.kind.push(record.entry.kind().as_str());
-        self.body.push(body);
-        self.tries.push(small(record.try_number));
-        self.began_at.push(record.began_at.as_millis());
-        self.at.push(record.at.as_millis());
-        self.next_at.push(next_at);
-        self.foreign.push(record.foreign);
+        let row = RecordRow::of(lease, record)?;
+        self.run.push(row.run);
+        self.attempt.push(row.attempt);
+        self.seq.push(row.seq);
+        self.step.push(row.step);
+        self.slot.push(row.slot);
+        self.kind.push(row.kind);
+        self.body.push(row.body);
+        self.tries.push(row.tries);
+        self.began_at.push(row.began_at);
+        self.at.push(row.at);
+        self.next_at.push(row.next_at);
+        self.foreign.push(row.foreign);
         Ok(())
     }
 }

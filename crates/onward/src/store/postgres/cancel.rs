@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::row::{Row, run_uuid, small};
+use super::signal;
 use super::tx::{Param, Tx};
 use crate::store::column;
 use crate::store::rules::{self, Cancelling};
@@ -50,6 +51,25 @@ pub(super) async fn cancel_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> 
     tx.work();
     if row.run.state.is_final() {
         release_successor(tx, row.run.successor).await?;
+        tell_parent(tx, row).await?;
+        cascade(tx, row).await?;
+    }
+    Ok(())
+}
+
+/// Tells the parent of a run that has just ended, if it has one.
+pub(super) async fn tell_parent(tx: &mut Tx, row: &Row) -> Result<(), Fault> {
+    match row.run.parent {
+        Some(_) => signal::tell_parent(tx, row.run.id).await,
+        None => Ok(()),
+    }
+}
+
+/// Has the children of a cancelled run cancelled by the next sweep.
+pub(super) async fn cascade(tx: &Tx, row: &Row) -> Result<(), Fault> {
+    if row.run.state == RunState::Cancelled {
+        let id = run_uuid(row.run.id);
+        tx.rows(include_str!("sql/cascade_mark.sql"), &[(&id, Type::UUID)]).await?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 use super::fault::Fault;
 use super::row::{self, limit, run_id, run_uuid, small_limit, worker_uuid};
 use super::tx::{Changes, Param, Session, transact};
-use super::{Shared, settle};
+use super::{Shared, settle, signal};
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::{Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
 use crate::{Record, RunId, Waits, failpoint};
@@ -163,6 +163,7 @@ async fn held(
             }
         }
     }
+    signal::add_untaken(session, &mut runs).await?;
     if again {
         let ids: Vec<_> = (runs.iter())
             .filter(|claimed| claimed.lease.attempt > 1)
@@ -188,6 +189,7 @@ fn fresh(claim: &Claim, run: crate::Run) -> Claimed {
         last_seq: 0,
         voided_seq: None,
         builds: Default::default(),
+        signals: Vec::new(),
     }
 }
 

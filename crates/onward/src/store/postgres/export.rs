@@ -9,6 +9,7 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::row::{self, Columns, Row, limit, run_id, run_uuid};
+use super::signal;
 use super::tx::Tx;
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
 use crate::store::{Duplicate, KeyHold, Trace, WholeRun, column};
@@ -63,6 +64,10 @@ pub(super) async fn wholes(
         let (id, hold) = hold(&found)?;
         wholes.entry(id).and_modify(|whole| whole.hold = Some(hold));
     }
+    for found in rows(tx, include_str!("sql/export_signals.sql"), ids).await? {
+        let (id, signal) = signal::of_run(&found)?;
+        wholes.entry(id).and_modify(|whole| whole.signals.push(signal));
+    }
     for whole in wholes.values_mut() {
         if let Some((attempt, trace)) = Trace::of_end(&whole.run) {
             whole.attempts.entry(attempt).or_insert(trace);
@@ -84,6 +89,7 @@ fn bare(row: Row) -> WholeRun {
         failed_step: row.failed_step,
         hold: None,
         suppressed: Vec::new(),
+        signals: Vec::new(),
     }
 }
 

@@ -19,6 +19,10 @@ const TRANSACTION_ENDED: &str = "OW005";
 const OF_BATCHES: [&str; 5] =
     ["records_pkey", "outputs_pkey", "attempts_pkey", "runs_pkey", "inputs_pkey"];
 
+/// How often what lost against another transaction is made again at once: more than two that meet
+/// again by chance.
+pub(super) const AGAIN_MAX: u32 = 8;
+
 /// Why a verb did not succeed.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -52,6 +56,7 @@ impl Clone for Fault {
     /// For each caller of a batch that failed as one.
     fn clone(&self) -> Self {
         match self {
+            Fault::Refused(Error::LeaseLost) => Fault::Refused(Error::LeaseLost),
             Fault::Refused(error) => Fault::data(error.to_string()),
             Fault::Again(why) => Fault::Again(why.clone()),
             Fault::OneByOne => Fault::OneByOne,

@@ -18,7 +18,7 @@ use super::row::{
 use super::tx::{Param, Tx};
 use crate::store::column::EntryColumns;
 use crate::store::portable::{Site, sort_out};
-use crate::store::{Import, Imported, Trace, WholeRun, column, rules};
+use crate::store::{Import, Imported, Signal, Trace, WholeRun, column, rules};
 use crate::{Record, Run, RunId, Timestamp};
 
 /// Adds whole runs, or looks only. What is refused is refused before anything is written.
@@ -64,6 +64,7 @@ async fn add(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
     add_records(tx, new).await?;
     add_attempts(tx, new).await?;
     add_suppressed(tx, new).await?;
+    add_signals(tx, new).await?;
     add_keys(tx, new).await
 }
 
@@ -134,8 +135,34 @@ async fn add_runs(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         id(|run| run.continued_from),
         id(|run| run.continued_as),
         made(runs().map(code_change), Type::TEXT_ARRAY)?,
+        column(runs().map(|run| signed(run.signals)), Type::INT8_ARRAY),
+        id(|run| run.parent.as_ref().map(|parent| parent.run)),
+        text_or_none(|run| run.parent.as_ref().map(|parent| parent.step.clone())),
+        column(
+            runs().map(|run| run.parent.as_ref().is_some_and(|parent| parent.detached)),
+            Type::BOOL_ARRAY,
+        ),
     ];
     insert(tx, include_str!("sql/import_runs.sql"), columns).await?;
+    Ok(())
+}
+
+async fn add_signals(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
+    let all = || new.iter().flat_map(|w| w.signals.iter().map(|signal| (w.run.id, signal)));
+    let text = |of: fn(&Signal) -> String| {
+        column(all().map(move |(_, signal)| of(signal)), Type::TEXT_ARRAY)
+    };
+    let columns = vec![
+        column(all().map(|(_, signal)| signed(signal.no)), Type::INT8_ARRAY),
+        text(|signal| signal.name.clone()),
+        text(|signal| signal.step.clone()),
+        text(|signal| signal.key.clone()),
+        column(all().map(|(_, signal)| signal.fingerprint.0.to_vec()), Type::BYTEA_ARRAY),
+        text(|signal| signal.body.as_str().to_owned()),
+        column(all().map(|(_, signal)| signal.at.as_millis()), Type::INT8_ARRAY),
+        column(all().map(|(run, _)| run_uuid(run)), Type::UUID_ARRAY),
+    ];
+    insert(tx, include_str!("sql/import_signals.sql"), columns).await?;
     Ok(())
 }
 

@@ -28,6 +28,10 @@ const SCHEDULES: &str = "schedules";
 /// How long to wait for an own notification to come back before it counts as lost.
 const ECHO_MAX: Duration = Duration::from_secs(2);
 
+/// After how many looks on a timer the store sends itself a notification again: about every five
+/// seconds, so that one that was lost does not make it look for as long as its connection lives.
+const LOOKS_PER_ECHO: u32 = 10;
+
 /// How often waiters look again while notifications do not get through.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -57,7 +61,7 @@ pub(super) async fn tell(shared: Arc<Shared>, mut changes: mpsc::UnboundedReceiv
 async fn notify(shared: &Arc<Shared>, payload: &str) -> Result<(), Fault> {
     let channel = shared.sql.channel();
     let params: [Param<'_>; 2] = [(&channel, Type::TEXT), (&payload, Type::TEXT)];
-    Session::open(shared).await?.rows(NOTIFY, &params).await?;
+    Session::hint(shared).await?.rows(NOTIFY, &params).await?;
     Ok(())
 }
 
@@ -118,6 +122,7 @@ async fn heed(shared: &Arc<Shared>, mut messages: Messages) -> Fault {
     if deaf {
         tracing::info!("notifications do not get through; looking on a timer");
     }
+    let mut looks = 0_u32;
     loop {
         tokio::select! {
             message = messages.recv() => match message {
@@ -128,9 +133,24 @@ async fn heed(shared: &Arc<Shared>, mut messages: Messages) -> Fault {
                 Some(_) => {}
                 None => return Fault::no_answer("the connection that listens ended"),
             },
-            () = tokio::time::sleep(LOOK_EVERY), if deaf => shared.hub.notify_all(),
+            () = tokio::time::sleep(LOOK_EVERY), if deaf => {
+                shared.hub.notify_all();
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(LOOKS_PER_ECHO) {
+                    send_again(shared, &echo);
+                }
+            }
         }
     }
+}
+
+/// Sends the echo beside the looks, which do not wait for it.
+fn send_again(shared: &Arc<Shared>, echo: &str) {
+    let (shared, echo) = (Arc::clone(shared), echo.to_owned());
+    tokio::spawn(async move {
+        // Lost, it is sent again.
+        let _ = notify(&shared, &echo).await;
+    });
 }
 
 /// Whether the store hears itself. Anything else that is heard proves nothing: a pooler may hand on

@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::Shared;
 use super::fault::Fault;
 use super::row::{self, Columns, limit, run_uuid, signed, worker_id};
-use super::tx::{Param, Session, limited};
+use super::tx::{Param, Session};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{
     Duplicate, Duplicates, Error, Filter, HistoryPage, Query, RunPage, Stats, Which, WorkerInfo,
@@ -45,12 +45,11 @@ pub(super) async fn list(shared: Arc<Shared>, query: Query) -> Result<RunPage, F
     if let Some(before) = query.before {
         conditions.add("r.id < $", Box::new(run_uuid(before)), Type::UUID);
     }
-    let sql = conditions.sql(&shared, limit + 1);
-    let conn = shared.pool.get().await?;
     let params: Vec<Param<'_>> = (conditions.values.iter())
         .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
         .collect();
-    let rows = limited(&shared, conn.query_typed(&sql, &params)).await?;
+    let mut session = Session::open(&shared).await?;
+    let rows = session.read_written(&conditions.sql(limit + 1), &params).await?;
     let read = |found: &tokio_postgres::Row| match row::row(found) {
         Err(fault @ Fault::Data(_)) => row::shown(found, &fault),
         read => read.map(|row| row.run),
@@ -112,13 +111,12 @@ impl Conditions {
         }
     }
 
-    fn sql(&self, shared: &Shared, limit: usize) -> String {
+    fn sql(&self, limit: usize) -> String {
         let clause = match self.texts.is_empty() {
             true => String::new(),
             false => format!("where {}\n", self.texts.join("\nand ")),
         };
-        let list = format!("{}{clause}order by r.id desc\nlimit {limit}", row::RUN);
-        shared.sql.written(&list)
+        format!("{}{clause}order by r.id desc\nlimit {limit}", row::RUN)
     }
 }
 

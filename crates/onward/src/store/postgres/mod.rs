@@ -28,6 +28,7 @@ mod record;
 mod row;
 mod schedules;
 mod settle;
+mod signal;
 mod sql;
 mod start;
 mod starting;
@@ -50,6 +51,7 @@ use self::lane::Lane;
 pub use self::options::PostgresOptions;
 use self::options::Target;
 use self::pool::Pool;
+pub(crate) use self::signal::signal_said;
 use self::sql::Sql;
 use self::starting::StartWrite;
 pub use self::transact::PostgresTransaction;
@@ -81,6 +83,8 @@ pub(crate) struct Shared {
     pool: Arc<Pool>,
     /// For leases, which must not wait behind others.
     vital: Arc<Pool>,
+    /// For notifications, which must not wait behind the bodies of transactional steps.
+    hints: Arc<Pool>,
     timeout: Duration,
     /// Who speaks in a notification.
     sender: String,
@@ -130,6 +134,7 @@ impl PostgresStore {
             hub: Hub::default(),
             pool: Pool::new(connector.clone(), options.pool_size, timeout),
             vital: Pool::new(connector.clone(), 1, timeout),
+            hints: Pool::new(connector.clone(), 1, timeout),
             connector,
             timeout: options.statement_timeout,
             sender: format!("{:016x}", WorkerId::new().as_u128() as u64),
@@ -246,6 +251,14 @@ impl Store for PostgresStore {
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
         self.write(lease, settle, true)
+    }
+
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {
+        self.home.answer(signal::signal(Arc::clone(&self.shared), signal))
+    }
+
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
+        self.home.answer(signal::inbox(Arc::clone(&self.shared), run, after))
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {

@@ -16,8 +16,11 @@ use crate::store::Error as StoreError;
 use crate::{Clock as _, Code, Error, SystemClock, Timestamp};
 
 /// The schema's migrations in order; the database says how many it has had.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0004_schedules.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_signals.sql"),
+    include_str!("migrations/0004_schedules.sql"),
+];
 
 /// The store's functions, written anew with every migration.
 const FUNCTIONS: &[&str] = &[
@@ -26,6 +29,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/wake.sql"),
     include_str!("sql/claim.sql"),
     include_str!("sql/record.sql"),
+    include_str!("sql/signal.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/start.sql"),
     include_str!("sql/start_met.sql"),
@@ -43,8 +47,9 @@ pub(super) async fn open(shared: &Arc<Shared>, create: bool) -> Result<(), Error
     let version = version(shared).await.map_err(failed)?;
     check_version(version)?;
     if version < MIGRATIONS.len() && !create {
+        let code = if version == 0 { Code::SchemaMissing } else { Code::SchemaTooOld };
         let about = format!("schema {:?}, version {version}", shared.sql.schema());
-        return Err(Error::new(Code::SchemaMissing).about(about));
+        return Err(Error::new(code).about(about));
     }
     if version < MIGRATIONS.len() {
         migrate(shared, version == 0).await?;

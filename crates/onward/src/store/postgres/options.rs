@@ -10,7 +10,7 @@ use tokio_postgres::config::SslMode;
 
 use crate::{Clock, Code, Error};
 
-/// Connections besides those that commit, renew leases and listen, unless told otherwise.
+/// Connections besides those that commit, renew leases, notify and listen, unless told otherwise.
 const POOL_SIZE_DEFAULT: usize = 8;
 
 /// The longest wait for a connection, unless told otherwise.
@@ -42,7 +42,7 @@ pub struct PostgresOptions {
     /// Whether the schema may be created or brought up to date. Default: yes.
     pub create: bool,
     /// Connections for all that is not a group commit. Besides them the store has three that
-    /// commit, one for leases and one that listens. Default: 8.
+    /// commit, one for leases, one that notifies and one that listens. Default: 8.
     pub pool_size: usize,
     /// The longest wait for a connection. Default: 5 s.
     pub connect_timeout: Duration,
@@ -94,7 +94,7 @@ impl Target {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "schema" => options.schema = value.to_owned(),
-                "create" => options.create = value != "false",
+                "create" => options.create = yes_or_no(name, value)?,
                 "pool_size" => options.pool_size = number(name, value)? as usize,
                 "connect_timeout" => options.connect_timeout = seconds(name, value)?,
                 "statement_timeout" => options.statement_timeout = seconds(name, value)?,
@@ -149,6 +149,12 @@ fn check_schema(schema: &str) -> Result<(), Error> {
     }
     let about = format!("schema {schema:?}; write small letters, digits and _, at most 63");
     Err(Error::new(Code::InvalidOption).about(about))
+}
+
+fn yes_or_no(name: &str, value: &str) -> Result<bool, Error> {
+    value.parse().map_err(|_| {
+        Error::new(Code::InvalidOption).about(format!("{name}={value}; write true or false"))
+    })
 }
 
 fn number(name: &str, value: &str) -> Result<u32, Error> {
@@ -206,9 +212,16 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_no_number_is_refused() {
-        for query in ["pool_size=many", "pool_size=0", "connect_timeout=0", "statement_timeout=-1"]
-        {
+    fn an_option_that_cannot_be_read_is_refused() {
+        let bad = [
+            "pool_size=many",
+            "pool_size=0",
+            "connect_timeout=0",
+            "statement_timeout=-1",
+            "create=no",
+            "create=",
+        ];
+        for query in bad {
             let error = target(&format!("postgres://db/shop?{query}")).unwrap_err();
             assert_eq!(error.code(), Code::InvalidOption, "{query}");
         }

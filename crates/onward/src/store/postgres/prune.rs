@@ -30,7 +30,7 @@ pub(super) async fn prune(shared: Arc<Shared>, prune: Prune) -> Result<Pruned, F
         let count: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Fault::data)?;
         return Ok(Pruned { runs: u64::try_from(count).unwrap_or(0), more: false });
     }
-    let limit = small_limit(prune.limit.min(PRUNE_BATCH_MAX));
+    let limit = small_limit(prune.limit.clamp(1, PRUNE_BATCH_MAX));
     let params: [Param<'_>; 3] =
         [(&ended_by, Type::INT8), (&states, Type::TEXT_ARRAY), (&limit, Type::INT4)];
     let row = session.first(PRUNE, &params).await?;

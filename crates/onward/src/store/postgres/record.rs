@@ -2,10 +2,12 @@
 //!
 //! Owns: the check against the lease, and telling a repeat from a clash. Never changes a record.
 
+use std::collections::HashSet;
+
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
-use super::row::{Row, body_columns, run_uuid, signed, small};
+use super::row::{RecordRow, Row};
 use super::tx::{Param, Tx};
 use crate::store::rules;
 use crate::store::{Conflict, Error, Lease};
@@ -36,15 +38,18 @@ pub(super) fn holds(row: &Row, lease: Lease) -> bool {
 
 /// Adds those records of which no identical one is there; refused, none.
 pub(super) async fn add(tx: &Tx, lease: Lease, records: &[Record]) -> Result<(), Fault> {
-    // All of them are looked for before any is written: two alike in one write are a clash.
-    let mut new = Vec::with_capacity(records.len());
-    for record in records {
-        if !is_there(tx, lease, record).await? {
-            new.push(record);
-        }
+    // Two in one place of one write are a clash, even alike.
+    let mut places = HashSet::new();
+    if !records.iter().all(|record| places.insert((&record.step, rules::slot(record)))) {
+        return Err(Fault::Data(Box::new(Clash)));
     }
-    for record in new {
-        if !insert(tx, lease, record).await? {
+    for record in records {
+        // An insert may have waited for a first write of the same record, whose answer was lost and
+        // whose commit was still under way: it is there only after that.
+        let added = is_there(tx, lease, record).await?
+            || insert(tx, lease, record).await?
+            || is_there(tx, lease, record).await?;
+        if !added {
             // Undone as a whole, with what this write had added.
             return Err(Fault::Data(Box::new(Clash)));
         }
@@ -75,37 +80,25 @@ pub(super) fn as_conflict(fault: Fault, lease: Lease) -> Fault {
 }
 
 async fn insert(tx: &Tx, lease: Lease, record: &Record) -> Result<bool, Fault> {
-    let (body, next_at) = body_columns(&record.entry)?;
-    let params: [Param<'_>; 13] = [
-        (&run_uuid(lease.run), Type::UUID),
-        (&signed(record.seq), Type::INT8),
-        (&record.step, Type::TEXT),
-        (&signed(rules::slot(record)), Type::INT8),
-        (&record.entry.kind().as_str(), Type::TEXT),
-        (&body, Type::TEXT),
-        (&small(record.try_number), Type::INT4),
-        (&small(lease.attempt), Type::INT4),
-        (&record.began_at.as_millis(), Type::INT8),
-        (&record.at.as_millis(), Type::INT8),
-        (&next_at, Type::INT8),
-        (&record.foreign, Type::BOOL),
-        (&record.voided_at.map(Timestamp::as_millis), Type::INT8),
-    ];
+    let row = RecordRow::of(lease, record)?;
+    let voided_at = record.voided_at.map(Timestamp::as_millis);
+    let mut params = row.params().to_vec();
+    params.push((&voided_at, Type::INT8));
     tx.exists(include_str!("sql/record_add.sql"), &params).await
 }
 
 /// Whether a first write of this record left its row.
 async fn is_there(tx: &Tx, lease: Lease, record: &Record) -> Result<bool, Fault> {
-    let (body, next_at) = body_columns(&record.entry)?;
+    let row = RecordRow::of(lease, record)?;
     let params: [Param<'_>; 8] = [
-        (&run_uuid(lease.run), Type::UUID),
-        (&signed(record.seq), Type::INT8),
-        (&record.step, Type::TEXT),
-        (&record.entry.kind().as_str(), Type::TEXT),
-        (&body, Type::TEXT),
-        (&small(record.try_number), Type::INT4),
-        (&small(lease.attempt), Type::INT4),
-        (&next_at, Type::INT8),
+        (&row.run, Type::UUID),
+        (&row.seq, Type::INT8),
+        (&row.step, Type::TEXT),
+        (&row.kind, Type::TEXT),
+        (&row.body, Type::TEXT),
+        (&row.tries, Type::INT4),
+        (&row.attempt, Type::INT4),
+        (&row.next_at, Type::INT8),
     ];
     tx.exists(include_str!("sql/record_same.sql"), &params).await
 }

@@ -3,12 +3,19 @@
 //! Owns: the order and the form of the columns. Never decides anything: an undecodable value is
 //! [`Fault::Data`], and the caller knows whose it is.
 
-use tokio_postgres::types::FromSqlOwned;
+use std::borrow::Cow;
+
+use tokio_postgres::types::{FromSqlOwned, Type};
 
 use super::fault::Fault;
-use crate::limits::{CRASHES_MAX, SUSPECT_CRASHES};
+use super::tx::Param;
+use crate::limits::{
+    CRASH_BACKOFF_MAX, CRASHES_MAX, DUPLICATES_KEPT_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX,
+    PAYLOAD_BYTES_MAX, SUSPECT_CRASHES, TAG_VALUE_BYTES_MAX, TAGS_MAX,
+};
 use crate::store::column::{self, EntryColumns};
-use crate::{Code, Entry, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::store::{Lease, rules};
+use crate::{Code, Entry, Json, Parent, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
 pub(super) const RUN_BY_ID: &str =
@@ -21,8 +28,13 @@ pub(super) const RUN_LOCKED: &str = concat!(
 pub(super) const RUN_HELD: &str =
     concat!(include_str!("sql/run.sql"), include_str!("sql/run_held.sql"));
 
-// The partial indexes on queued runs and the function that sweeps are written for these numbers.
+// The partial indexes on queued runs and the functions that sweep and start are written for these
+// numbers.
 const _: () = assert!(SUSPECT_CRASHES == 3 && CRASHES_MAX == 10);
+const _: () = assert!(CRASH_BACKOFF_MAX.as_millis() == 60_000);
+const _: () = assert!(NAME_BYTES_MAX == 128 && KEY_BYTES_MAX == 512);
+const _: () = assert!(TAGS_MAX == 32 && TAG_VALUE_BYTES_MAX == 512);
+const _: () = assert!(PAYLOAD_BYTES_MAX == 2_097_152 && DUPLICATES_KEPT_MAX == 100);
 
 /// A run with what the store keeps about it besides.
 #[derive(Debug)]
@@ -70,6 +82,8 @@ pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
         continued_as: columns.run_id_or_none()?,
         successor: columns.run_id_or_none()?,
         code_change: columns.json()?,
+        signals: columns.unsigned()?,
+        parent: columns.parent()?,
     };
     Ok(Row { run, ticket, failed_step })
 }
@@ -117,6 +131,60 @@ pub(super) fn record(row: &tokio_postgres::Row) -> Result<Record, Fault> {
     Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, voided_at })
 }
 
+/// A record's columns, as it is added under a lease.
+pub(super) struct RecordRow<'a> {
+    pub(super) run: uuid::Uuid,
+    pub(super) attempt: i32,
+    pub(super) seq: i64,
+    pub(super) step: &'a str,
+    pub(super) slot: i64,
+    pub(super) kind: &'static str,
+    pub(super) body: Option<Cow<'a, str>>,
+    pub(super) tries: i32,
+    pub(super) began_at: i64,
+    pub(super) at: i64,
+    pub(super) next_at: Option<i64>,
+    pub(super) foreign: bool,
+}
+
+impl<'a> RecordRow<'a> {
+    pub(super) fn of(lease: Lease, record: &'a Record) -> Result<Self, Fault> {
+        let (body, next_at) = body_columns(&record.entry)?;
+        Ok(Self {
+            run: run_uuid(lease.run),
+            attempt: small(lease.attempt),
+            seq: signed(record.seq),
+            step: &record.step,
+            slot: signed(rules::slot(record)),
+            kind: record.entry.kind().as_str(),
+            body,
+            tries: small(record.try_number),
+            began_at: record.began_at.as_millis(),
+            at: record.at.as_millis(),
+            next_at,
+            foreign: record.foreign,
+        })
+    }
+
+    /// Each column in this order, as the first parameters of a statement.
+    pub(super) fn params(&self) -> [Param<'_>; 12] {
+        [
+            (&self.run, Type::UUID),
+            (&self.attempt, Type::INT4),
+            (&self.seq, Type::INT8),
+            (&self.step, Type::TEXT),
+            (&self.slot, Type::INT8),
+            (&self.kind, Type::TEXT),
+            (&self.body, Type::TEXT),
+            (&self.tries, Type::INT4),
+            (&self.began_at, Type::INT8),
+            (&self.at, Type::INT8),
+            (&self.next_at, Type::INT8),
+            (&self.foreign, Type::BOOL),
+        ]
+    }
+}
+
 /// The columns `body` and `next_at` of an entry.
 pub(super) fn body_columns(entry: &Entry) -> Result<EntryColumns<'_>, Fault> {
     column::of_entry(entry).map_err(Fault::data)
@@ -154,6 +222,12 @@ impl Columns<'_> {
 
     fn run_id_or_none(&mut self) -> Result<Option<RunId>, Fault> {
         Ok(self.take::<Option<uuid::Uuid>>()?.map(run_id))
+    }
+
+    fn parent(&mut self) -> Result<Option<Parent>, Fault> {
+        let (run, step) = (self.run_id_or_none()?, self.take::<Option<String>>()?);
+        let detached = self.take()?;
+        Ok(run.map(|run| Parent { run, step: step.unwrap_or_default(), detached }))
     }
 
     pub(super) fn small(&mut self) -> Result<u32, Fault> {

@@ -89,8 +89,15 @@ table runs (
     duplicates bigint not null,
     continued_from uuid,
     continued_as uuid,
-    code_change text
+    code_change text,
+    signals bigint not null,
+    parent uuid,
+    parent_step text,
+    detached boolean not null,
+    cascades boolean
 ) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
+CREATE INDEX runs_cascades ON onward.runs USING btree (id) WHERE (cascades IS NOT NULL);
+CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent IS NOT NULL) AND (finished_at IS NULL) AND (NOT detached));
 CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
 CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
@@ -129,6 +136,19 @@ CREATE UNIQUE INDEX schedules_pkey ON onward.schedules USING btree (name);
 table schema (
     version integer not null
 );
+
+table signals (
+    run uuid not null,
+    no bigint not null,
+    name text collate "C" not null,
+    step text collate "C" not null,
+    key text collate "C" not null,
+    fingerprint bytea not null,
+    body text not null,
+    at bigint not null
+);
+CREATE UNIQUE INDEX signals_key ON onward.signals USING btree (run, name, key);
+CREATE UNIQUE INDEX signals_pkey ON onward.signals USING btree (run, no);
 
 table tags (
     name text collate "C" not null,
@@ -191,6 +211,8 @@ function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_que
 
 function claim_any(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean) returns boolean;
 
+function claim_behind(p_run uuid) returns boolean;
+
 function claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[];
 
 function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer) returns uuid[];
@@ -217,13 +239,19 @@ function record(p_fence bigint, p_worker uuid, p_run uuid, p_attempt integer, p_
 
 function settle(p_now bigint, p_workers uuid[], w_run uuid[], w_worker uuid[], w_attempt integer[], w_end text[], w_output text[], w_failure text[], w_step text[], w_wake_at bigint[], w_waits_for text[], w_wakes_seen bigint[], r_run uuid[], r_attempt integer[], r_seq bigint[], r_step text[], r_slot bigint[], r_kind text[], r_body text[], r_try integer[], r_began_at bigint[], r_at bigint[], r_next_at bigint[], r_foreign boolean[]) returns TABLE(run uuid, answer text);
 
+function signal(run uuid, name text, value jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text) returns bigint;
+
+function signal_inside(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
+
+function signal_one(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
+
 function start(workflow text, input jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, start_at timestamp with time zone DEFAULT NULL::timestamp with time zone, timeout interval DEFAULT NULL::interval, key_ttl interval DEFAULT NULL::interval, tags jsonb DEFAULT '{}'::jsonb) returns uuid;
 
 function start_met(p_now bigint, s_id uuid[], s_workflow text[], s_key text[], s_fingerprint bytea[], s_caller text[], p_kept integer) returns TABLE(id uuid, run uuid, at bigint);
 
 function start_one(p_now bigint, p_id uuid, p_workflow text, p_input text, p_fingerprint bytea, p_key text, p_ttl bigint, p_reject boolean, p_queue text, p_priority integer, p_after bigint, p_at bigint, p_timeout bigint, p_tags text, p_caller text) returns TABLE(run uuid, how text, at bigint);
 
-function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[]) returns TABLE(id uuid, claimed boolean, at bigint);
+function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[], c_id uuid[], c_parent uuid[], c_worker uuid[], c_attempt integer[], c_step text[], c_detached boolean[]) returns TABLE(id uuid, claimed boolean, at bigint);
 
 function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint);
 
@@ -234,6 +262,10 @@ function sweep_lost(p_now bigint, p_worker uuid) returns uuid[];
 function sweep_mended(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
 
 function sweep_taken(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
+
+function tags_of(tags text) returns TABLE(name text, value text);
+
+function tell_parents(p_now bigint, p_runs uuid[]) returns TABLE(parent uuid, woken boolean);
 
 function tell_work() returns void;
 

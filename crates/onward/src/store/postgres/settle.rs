@@ -5,7 +5,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::cancel::{keep_trace, release_successor};
+use super::cancel::{cascade, keep_trace, release_successor, tell_parent};
 use super::fault::Fault;
 use super::record::{add, holds};
 use super::row::{Row, json_text, run_uuid, small, worker_uuid};
@@ -129,6 +129,8 @@ async fn finish(tx: &mut Tx, mut row: Row, state: RunState) -> Result<Settled, F
     finished(&mut row, state, tx.now);
     tx.save(&row).await?;
     release_successor(tx, row.run.successor).await?;
+    tell_parent(tx, &row).await?;
+    cascade(tx, &row).await?;
     Ok(Settled::AsSaid)
 }
 
@@ -153,6 +155,11 @@ async fn continue_as(
             (&run_uuid(next), Type::UUID),
         ];
         tx.rows(include_str!("sql/continue_key.sql"), &params).await?;
+    }
+    if row.run.signals > 0 {
+        let params: [Param<'_>; 2] =
+            [(&run_uuid(row.run.id), Type::UUID), (&run_uuid(next), Type::UUID)];
+        tx.rows(include_str!("sql/continue_signals.sql"), &params).await?;
     }
     move_behind(tx, successor, next).await?;
     Ok(Settled::AsSaid)
@@ -217,6 +224,7 @@ pub(super) async fn set_aside(tx: &mut Tx, lease: Lease, detail: &str) -> Result
         (&Code::CorruptRecord.as_str(), Type::TEXT),
     ];
     tx.rows(include_str!("sql/claim_corrupt.sql"), &params).await?;
+    tx.guard(lease.worker);
     tx.changed(lease.run);
     Ok(())
 }

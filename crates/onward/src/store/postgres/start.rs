@@ -6,12 +6,12 @@
 use tokio_postgres::types::Type;
 
 use super::cancel;
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::row::{Row, json_text, run_id, run_uuid, small, worker_uuid};
 use super::tx::{Param, Tx};
 use crate::limits::DUPLICATES_KEPT_MAX;
 use crate::store::rules::{self, KeyMet};
-use crate::store::{Conflict, Error, NewKey, NewRun, Started, StartedHow};
+use crate::store::{Conflict, Error, NewKey, NewParent, NewRun, Started, StartedHow};
 use crate::{Run, RunId, RunState, Timestamp};
 
 /// Starts one run, or says what became of it.
@@ -19,6 +19,7 @@ pub(super) async fn start(tx: &mut Tx, new: &NewRun) -> Result<Started, Fault> {
     if let Some(started) = started_before(tx, new).await? {
         return Ok(started);
     }
+    check_parent(tx, new).await?;
     let Some(key) = &new.key else {
         return insert(tx, new, None).await;
     };
@@ -35,6 +36,22 @@ pub(super) async fn start(tx: &mut Tx, new: &NewRun) -> Result<Started, Fault> {
     }
 }
 
+/// Refuses a child whose parent is not held by who starts it. The last word is the guard's.
+async fn check_parent(tx: &mut Tx, new: &NewRun) -> Result<(), Fault> {
+    let Some(NewParent { lease, .. }) = new.parent else { return Ok(()) };
+    let params: [Param<'_>; 3] = [
+        (&run_uuid(lease.run), Type::UUID),
+        (&worker_uuid(lease.worker), Type::UUID),
+        (&small(lease.attempt), Type::INT4),
+    ];
+    let held = tx.exists(include_str!("sql/parent_held.sql"), &params).await?;
+    if !held || tx.is_lost(lease.worker).await? {
+        return Err(Error::LeaseLost.into());
+    }
+    tx.guard(lease.worker);
+    Ok(())
+}
+
 /// How a start found its key, which is locked now.
 enum Taken {
     /// It was free and is this start's.
@@ -49,7 +66,7 @@ enum Taken {
 async fn hold_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<(Option<Row>, Taken), Fault> {
     let names: [Param<'_>; 3] =
         [(&new.workflow, Type::TEXT), (&key.key, Type::TEXT), (&tx.now.as_millis(), Type::INT8)];
-    loop {
+    for _ in 0..AGAIN_MAX {
         if let Some(row) = tx.first(include_str!("sql/start_key_lock.sql"), &names).await? {
             let holder = run_id(row.try_get(0).map_err(Fault::data)?);
             let fingerprint: Vec<u8> = row.try_get(1).map_err(Fault::data)?;
@@ -64,6 +81,7 @@ async fn hold_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<(Option<Row>, T
         }
         // Somebody else took it in between, or pruned it: look again.
     }
+    Err(Fault::Again("the key is taken and freed again and again".to_owned()))
 }
 
 /// Takes a key that nobody has; says whether nobody had it. One that has expired is taken too.
@@ -243,6 +261,15 @@ pub(super) async fn insert_run(tx: &mut Tx, run: &Run) -> Result<(), Fault> {
     for (name, value) in &run.tags {
         let params: [Param<'_>; 3] = [(name, Type::TEXT), (value, Type::TEXT), (&id, Type::UUID)];
         tx.rows(include_str!("sql/start_tag.sql"), &params).await?;
+    }
+    if let Some(parent) = &run.parent {
+        let params: [Param<'_>; 4] = [
+            (&id, Type::UUID),
+            (&run_uuid(parent.run), Type::UUID),
+            (&parent.step, Type::TEXT),
+            (&parent.detached, Type::BOOL),
+        ];
+        tx.rows(include_str!("sql/start_parent.sql"), &params).await?;
     }
     tx.changed(run.id);
     if run.due_at.is_some() {

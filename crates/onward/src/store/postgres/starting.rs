@@ -12,15 +12,16 @@ use tokio_postgres::types::Type;
 use super::Shared;
 use super::fault::Fault;
 use super::lane::{Line, Write};
-use super::row::{json_text, run_id, run_uuid, small_limit, worker_uuid};
+use super::row::{json_text, run_id, run_uuid, small, small_limit, worker_uuid};
 use super::start;
 use super::tx::{Changes, Param, transact};
 use crate::limits::DUPLICATES_KEPT_MAX;
-use crate::store::{Error, NewRun, StartAt, Started, StartedHow};
+use crate::store::{Error, NewParent, NewRun, Outage, StartAt, Started, StartedHow};
 use crate::{OnConflict, RunId, Timestamp, failpoint};
 
 const START: &str = "select id, claimed, at from onward.start_runs($1, $2, $3, $4, $5, $6, $7, \
-                     $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+                     $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
+                     $23, $24, $25)";
 
 const MET: &str = "select id, run, at from onward.start_met($1, $2, $3, $4, $5, $6, $7)";
 
@@ -44,10 +45,12 @@ impl Write for StartWrite {
 
     async fn commit(batch: Vec<Self>, line: &mut Line) {
         failpoint::hit("start.before_commit");
-        let mut started = match commit(&batch, line).await {
-            Ok(started) => started,
+        let (mut started, meets) = match commit(&batch, line).await {
+            Ok(started) => (started, true),
             // Each is made on its own.
-            Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => HashMap::new(),
+            Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => (HashMap::new(), true),
+            // Somebody holds a key: who wants it waits for it, outside the lane.
+            Err(Fault::Outage(Outage::Locked, _)) => (HashMap::new(), false),
             Err(fault) => {
                 for write in batch {
                     let _ = write.answer.send(Err(fault.clone().into()));
@@ -57,7 +60,7 @@ impl Write for StartWrite {
         };
         failpoint::hit("start.after_commit");
         // What cannot be answered together is answered on its own.
-        if let Ok(met) = meet(&batch, &started, line).await {
+        if meets && let Ok(met) = meet(&batch, &started, line).await {
             started.extend(met);
         }
         let mut changes = Changes::default();
@@ -156,7 +159,7 @@ async fn finish(shared: Arc<Shared>, write: StartWrite, started: Arc<HashMap<Run
 async fn alone(shared: &Arc<Shared>, run: &NewRun) -> Result<Started, Fault> {
     match attempt(shared, run.clone()).await {
         // The claimant was lost meanwhile: the run is queued for whoever comes.
-        Err(Fault::Refused(Error::LeaseLost)) => {
+        Err(Fault::Refused(Error::LeaseLost)) if run.claimant.is_some() => {
             attempt(shared, NewRun { claimant: None, ..run.clone() }).await
         }
         answer => answer,
@@ -210,6 +213,18 @@ struct Columns<'a> {
     tag_run: Vec<uuid::Uuid>,
     tag_name: Vec<&'a str>,
     tag_value: Vec<&'a str>,
+    children: ChildColumns<'a>,
+}
+
+/// The columns of those runs that are children.
+#[derive(Default)]
+struct ChildColumns<'a> {
+    id: Vec<uuid::Uuid>,
+    parent: Vec<uuid::Uuid>,
+    worker: Vec<uuid::Uuid>,
+    attempt: Vec<i32>,
+    step: Vec<&'a str>,
+    detached: Vec<bool>,
 }
 
 impl<'a> Columns<'a> {
@@ -243,10 +258,19 @@ impl<'a> Columns<'a> {
             self.tag_name.push(name);
             self.tag_value.push(value);
         }
+        if let Some(NewParent { lease, step, detached }) = &run.parent {
+            self.workers.push(worker_uuid(lease.worker));
+            self.children.id.push(id);
+            self.children.parent.push(run_uuid(lease.run));
+            self.children.worker.push(worker_uuid(lease.worker));
+            self.children.attempt.push(small(lease.attempt));
+            self.children.step.push(step);
+            self.children.detached.push(*detached);
+        }
         Ok(())
     }
 
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 19] {
+    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 25] {
         [
             (now, Type::INT8),
             (&self.workers, Type::UUID_ARRAY),
@@ -267,6 +291,12 @@ impl<'a> Columns<'a> {
             (&self.tag_run, Type::UUID_ARRAY),
             (&self.tag_name, Type::TEXT_ARRAY),
             (&self.tag_value, Type::TEXT_ARRAY),
+            (&self.children.id, Type::UUID_ARRAY),
+            (&self.children.parent, Type::UUID_ARRAY),
+            (&self.children.worker, Type::UUID_ARRAY),
+            (&self.children.attempt, Type::INT4_ARRAY),
+            (&self.children.step, Type::TEXT_ARRAY),
+            (&self.children.detached, Type::BOOL_ARRAY),
         ]
     }
 }

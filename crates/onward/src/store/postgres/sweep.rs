@@ -8,16 +8,17 @@ use std::sync::Arc;
 use tokio_postgres::types::Type;
 
 use super::Shared;
+use super::cancel::cancel;
 use super::fault::Fault;
 use super::row::{Columns, json_text, run_id, small_limit, worker_id, worker_uuid};
-use super::tx::{Changes, Param, Session};
-use crate::limits::{LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
+use super::tx::{Changes, Param, Session, transact};
+use crate::limits::{CASCADE_BATCH_MAX, LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
 use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
 use crate::{Clock as _, SystemClock, Timestamp, WorkerId};
 
 const LEAVE: &str = "select onward.leave($1, $2)";
-const SWEEP: &str =
-    "select lost, taken, woken, changed, more, next_at from onward.sweep($1, $2, $3, $4, $5)";
+const SWEEP: &str = "select lost, taken, woken, changed, more, next_at, children \
+     from onward.sweep($1, $2, $3, $4, $5, $6)";
 
 /// Enters a worker.
 pub(super) async fn join(shared: Arc<Shared>, worker: NewWorker) -> Result<(), Fault> {
@@ -73,12 +74,13 @@ pub(super) async fn leave(shared: Arc<Shared>, worker: WorkerId) -> Result<(), F
 pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fault> {
     let mut session = Session::open(&shared).await?;
     let kept = i64::try_from(LOST_WORKERS_KEPT.as_millis()).unwrap_or(i64::MAX);
-    let params: [Param<'_>; 5] = [
+    let params: [Param<'_>; 6] = [
         (&shared.clock.given(), Type::INT8),
         (&worker_uuid(sweep.worker), Type::UUID),
         (&(sweep.expired == ExpiredLeases::Take), Type::BOOL),
         (&small_limit(SWEEP_BATCH_MAX), Type::INT4),
         (&kept, Type::INT8),
+        (&small_limit(CASCADE_BATCH_MAX), Type::INT4),
     ];
     let row = session.first(SWEEP, &params).await?;
     let row = row.ok_or_else(|| Fault::data("a sweep without an answer"))?;
@@ -90,6 +92,20 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
     let runs: Vec<_> = columns.take::<Vec<uuid::Uuid>>()?.into_iter().map(run_id).collect();
     let more = columns.take()?;
     let next_at = columns.time_or_none()?;
+    let children: Vec<uuid::Uuid> = columns.take()?;
+    drop(session);
+    cascade(&shared, children).await?;
     shared.tell(Changes { work: !runs.is_empty(), runs, ..Changes::default() });
     Ok(Swept { lost, taken, woken: usize::try_from(woken).unwrap_or(0), more, next_at })
+}
+
+/// Asks the children of cancelled runs to end. One that has ended meanwhile is left alone.
+async fn cascade(shared: &Arc<Shared>, children: Vec<uuid::Uuid>) -> Result<(), Fault> {
+    for child in children.into_iter().map(run_id) {
+        match transact(shared, move |tx| Box::pin(cancel(tx, child))).await {
+            Ok(_) | Err(Fault::Refused(Error::Conflict(_) | Error::NotFound)) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(())
 }

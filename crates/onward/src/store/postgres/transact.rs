@@ -14,20 +14,16 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::home::Home;
 use super::pool::Pooled;
-use super::row::{self, body_columns, run_uuid, signed, small, worker_uuid};
+use super::row::{self, RecordRow, run_uuid, small, worker_uuid};
 use super::tx::{Param, limited, query};
-use crate::store::rules;
 use crate::store::{Error, Lease, PostgresBody, Transact, Transacted};
 use crate::{Code, Failure, Json, Record, failpoint};
 
-/// How often a transaction that lost against another is executed again at once.
-const AGAIN_MAX: u32 = 8;
-
 const TRANSACT: &str =
-    "select onward.transact($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+    "select onward.transact($13, $1, $14, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12)";
 
 /// A transaction in the store's own database, as the body of a transactional step has it.
 ///
@@ -104,7 +100,8 @@ async fn begin(
 ) -> Result<Begun, Fault> {
     let mut conn = shared.pool.get().await?;
     conn.is_clean = false;
-    let limit = time_max.as_millis();
+    // To the server 0 is no limit.
+    let limit = time_max.as_millis().max(1);
     let begin = format!(
         "begin isolation level read committed; \
          set local idle_in_transaction_session_timeout = {limit}; \
@@ -151,7 +148,8 @@ async fn execute(
     };
     // Somebody who keeps the transaction could write into the next one on its connection.
     let Ok(conn) = Arc::try_unwrap(conn) else {
-        return Ok(Transacted::Failed(refused(transact, Code::TransactionEnded)));
+        let kept = || refused(transact, Code::TransactionEnded);
+        return Ok(Transacted::Failed(result.err().unwrap_or_else(kept)));
     };
     let result = match result {
         Ok(result) => result,
@@ -217,37 +215,41 @@ async fn commit(
     name: &String,
     record: &Record,
 ) -> Result<(), Undone> {
-    let (body, _) = body_columns(&record.entry).map_err(Undone::By)?;
-    let params: [Param<'_>; 13] = [
-        (name, Type::TEXT),
-        (&run_uuid(lease.run), Type::UUID),
-        (&worker_uuid(lease.worker), Type::UUID),
-        (&small(lease.attempt), Type::INT4),
-        (&signed(record.seq), Type::INT8),
-        (&record.step, Type::TEXT),
-        (&signed(rules::slot(record)), Type::INT8),
-        (&record.entry.kind().as_str(), Type::TEXT),
-        (&body, Type::TEXT),
-        (&small(record.try_number), Type::INT4),
-        (&record.began_at.as_millis(), Type::INT8),
-        (&record.at.as_millis(), Type::INT8),
-        (&record.foreign, Type::BOOL),
-    ];
+    let row = RecordRow::of(lease, record).map_err(Undone::By)?;
+    let worker = worker_uuid(lease.worker);
+    let mut params = row.params().to_vec();
+    params.extend::<[Param<'_>; 2]>([(name, Type::TEXT), (&worker, Type::UUID)]);
     let text = shared.sql.text(TRANSACT);
     let (recorded, committed) = tokio::join!(
         limited(shared, async { conn.query_typed(&text, &params).await }),
-        limited(shared, conn.batch_execute("commit")),
+        limited(shared, async { Ok(conn.batch_execute("commit").await) }),
     );
-    conn.is_clean = committed.is_ok();
+    conn.is_clean = matches!(committed, Ok(Ok(())));
     match (recorded, committed) {
-        (Ok(_), Ok(())) => {
+        (Ok(_), Ok(Ok(()))) => {
             failpoint::hit("transact.after_commit");
             Ok(())
         }
         (Err(Fault::TransactionEnded), _) => Err(Undone::Ended),
         (Err(Fault::Data(why)), _) => Err(Undone::Refused(why.to_string())),
         (Err(fault), _) => Err(Undone::By(fault)),
-        (Ok(_), Err(Fault::Data(why))) => Err(Undone::Refused(why.to_string())),
+        (Ok(_), Ok(Err(error))) => Err(Undone::at_commit(error)),
         (Ok(_), Err(fault)) => Err(Undone::By(fault)),
+    }
+}
+
+impl Undone {
+    /// What an error that answers the commit means. The server has undone the transaction, and
+    /// unless the server itself is at fault, it has done so for what the body left to be checked
+    /// at the end: whatever the code is, the same body would be refused again.
+    fn at_commit(error: tokio_postgres::Error) -> Self {
+        let Some(db) = error.as_db_error() else { return Undone::By(error.into()) };
+        match db.code().code() {
+            "40001" | "40P01" => Undone::By(error.into()),
+            code if ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
+                Undone::By(error.into())
+            }
+            code => Undone::Refused(format!("{} ({code})", db.message())),
+        }
     }
 }

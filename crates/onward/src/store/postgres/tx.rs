@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as PgRow};
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::pool::Pooled;
 use super::row::{self, Row, run_uuid, signed, small, worker_uuid};
 use crate::store::{BoxFuture, Error, Hub, Topic};
@@ -20,14 +20,18 @@ use crate::{RunId, Timestamp, WorkerId};
 /// pooler would lose.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// How often what lost against another transaction is made again at once.
-const AGAIN_MAX: u32 = 8;
-
 /// Begins a transaction that may wait for its client, but not for a dead one, and whose statements
 /// each see what was committed before, as the fence needs it.
 const BEGIN: &str = "begin isolation level read committed; \
                      set local idle_in_transaction_session_timeout = '5s'; \
+                     set local lock_timeout = '6s'; \
                      select onward.durable()";
+
+/// As [`BEGIN`], for what a lane waits for: it waits for a stranger's lock no longer than a batch.
+const BEGIN_IN_LANE: &str = "begin isolation level read committed; \
+                             set local idle_in_transaction_session_timeout = '5s'; \
+                             set local lock_timeout = '3s'; \
+                             select onward.durable()";
 
 /// Begins a transaction that sees one state of the database, and changes nothing.
 const BEGIN_SNAPSHOT: &str = "begin isolation level repeatable read read only; \
@@ -71,6 +75,11 @@ impl Session {
         Ok(Self { shared: Arc::clone(shared), conn: shared.vital.get().await? })
     }
 
+    /// For notifications, which must not wait for the bodies of transactional steps.
+    pub(super) async fn hint(shared: &Arc<Shared>) -> Result<Self, Fault> {
+        Ok(Self { shared: Arc::clone(shared), conn: shared.hints.get().await? })
+    }
+
     /// Executes a statement, again when it lost against another transaction.
     pub(super) async fn rows(
         &mut self,
@@ -97,6 +106,19 @@ impl Session {
         params: &[Param<'_>],
     ) -> Result<Option<PgRow>, Fault> {
         Ok(self.rows(sql, params).await?.into_iter().next())
+    }
+
+    /// Executes a statement that was put together, and only reads.
+    pub(super) async fn read_written(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<PgRow>, Fault> {
+        let text = self.shared.sql.written(sql);
+        self.conn.is_clean = false;
+        let rows = limited(&self.shared, self.conn.query_typed(&text, params)).await;
+        self.conn.is_clean = !matches!(rows, Err(Fault::Outage(..)));
+        rows
     }
 }
 
@@ -140,10 +162,26 @@ pub(super) async fn transact<T>(
     shared: &Arc<Shared>,
     verb: impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
 ) -> Result<T, Fault> {
+    again(shared, BEGIN, verb).await
+}
+
+/// As [`transact`], for what others in its lane wait for.
+pub(super) async fn transact_in_lane<T>(
+    shared: &Arc<Shared>,
+    verb: impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
+) -> Result<T, Fault> {
+    again(shared, BEGIN_IN_LANE, verb).await
+}
+
+async fn again<T>(
+    shared: &Arc<Shared>,
+    begin: &'static str,
+    verb: impl for<'t> Fn(&'t mut Tx) -> BoxFuture<'t, Result<T, Fault>>,
+) -> Result<T, Fault> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match once(shared, BEGIN, &verb).await {
+        match once(shared, begin, &verb).await {
             Err(fault @ (Fault::Again(_) | Fault::OneByOne)) if tries < AGAIN_MAX => {
                 tracing::debug!(?fault, "a transaction lost against another; again");
             }

@@ -7,6 +7,7 @@ use rusqlite::params;
 
 use super::fault::Fault;
 use super::row::{self, Row};
+use super::signal::tell_parent;
 use super::tx::Tx;
 use crate::store::Settled;
 use crate::store::column;
@@ -46,6 +47,8 @@ pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
     tx.work();
     if row.run.state.is_final() {
         release_successor(tx, row.run.successor)?;
+        tell_parent(tx, &row.run)?;
+        tx.execute(include_str!("sql/cascade_mark.sql"), [row.no])?;
     }
     Ok(())
 }

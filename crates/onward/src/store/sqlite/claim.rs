@@ -10,6 +10,7 @@ use rusqlite::params;
 
 use super::fault::Fault;
 use super::row::{self, json_text, run_id, whole_id, worker_blob};
+use super::signal;
 use super::tx::Tx;
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::rules;
@@ -218,7 +219,11 @@ fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> 
         last_seq: 0,
         voided_seq: None,
         builds: Default::default(),
+        signals: Vec::new(),
     };
+    if claimed.run.signals > 0 {
+        claimed.signals = signal::untaken(tx.conn, no)?;
+    }
     // A run that was never claimed has neither records nor attempts.
     if lease.attempt == 0 {
         return Ok((claimed, 0));

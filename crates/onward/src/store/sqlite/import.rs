@@ -9,7 +9,8 @@ use super::export::whole;
 use super::fault::Fault;
 use super::record;
 use super::row::{self, builds_column, json_text, run_blob, signed, waits_columns, worker_blob};
-use super::start::keep_input;
+use super::signal;
+use super::start::{keep_input, keep_parent};
 use super::tx::Tx;
 use crate::store::portable::{Site, sort_out};
 use crate::store::{Import, Imported, Trace, WholeRun, column};
@@ -47,10 +48,14 @@ fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<RunId>, Fault
 }
 
 fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
-    let WholeRun { run, records, attempts, hold, suppressed, .. } = whole;
+    let WholeRun { run, records, attempts, hold, suppressed, signals, .. } = whole;
     add_run(tx, whole)?;
     let no = tx.conn.last_insert_rowid();
     keep_input(tx, no, run)?;
+    keep_parent(tx, no, run)?;
+    for signal in signals {
+        signal::add(tx, no, signal)?;
+    }
     if run.output.is_some() || run.failure.is_some() {
         let failure = run.failure.as_ref().map(json_text).transpose()?;
         let output = run.output.as_ref().map(crate::Json::as_str);
@@ -115,6 +120,7 @@ fn add_run(tx: &Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         run.continued_from.map(run_blob),
         run.continued_as.map(run_blob),
         run.code_change.as_ref().map(json_text).transpose()?,
+        signed(run.signals),
     ];
     tx.execute(include_str!("sql/import_run.sql"), params)?;
     Ok(())

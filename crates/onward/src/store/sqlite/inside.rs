@@ -1,8 +1,8 @@
-//! Starting a run inside a transaction of the user's own.
+//! Starting a run, and sending a signal, inside a transaction of the user's own.
 //!
 //! Owns: the check that a connection is to the store's file and has a transaction open, and the
-//! savepoint around the start. Never begins or commits: the run is there when, and if, the user
-//! commits. Workers learn of it as of any other connection's commit, by the writer's look at the
+//! savepoint around the write. Never begins or commits: what is written is there when, and if, the
+//! user commits. Workers learn of it as of any other connection's commit, by the writer's look at the
 //! file; within a transactional step's body, by the commit of that step.
 
 use std::cell::RefCell;
@@ -13,13 +13,13 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::tx::{Changes, Tx};
-use super::{open, start};
-use crate::store::{Error as StoreError, NewRun, Started};
+use super::{open, signal, start};
+use crate::store::{Error as StoreError, NewRun, NewSignal, Signalled, Started};
 use crate::{Code, Error, Timestamp};
 
 thread_local! {
-    /// What the body that this thread executes has started, while it executes one.
-    static STARTED: RefCell<Option<Changes>> = const { RefCell::new(None) };
+    /// What the body that this thread executes has changed so, while it executes one.
+    static CHANGED: RefCell<Option<Changes>> = const { RefCell::new(None) };
 }
 
 /// Starts a run on a user's connection, at this time of the store's clock.
@@ -29,22 +29,41 @@ pub(crate) fn start_inside(
     now: Timestamp,
     new: &NewRun,
 ) -> Result<Started, Error> {
+    inside(conn, file, now, |tx| start::start_one(tx, new))
+}
+
+/// Sends a signal on a user's connection, at this time of the store's clock.
+pub(crate) fn signal_inside(
+    conn: &Connection,
+    file: &Path,
+    now: Timestamp,
+    new: &NewSignal,
+) -> Result<Signalled, Error> {
+    inside(conn, file, now, |tx| signal::signal(tx, new))
+}
+
+fn inside<T>(
+    conn: &Connection,
+    file: &Path,
+    now: Timestamp,
+    write: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>,
+) -> Result<T, Error> {
     check(conn, file)?;
     let mut tx = Tx::new(conn, now);
-    let started = in_savepoint(conn, || start::start_one(&mut tx, new));
-    STARTED.with_borrow_mut(|all| {
+    let written = in_savepoint(conn, || write(&mut tx));
+    CHANGED.with_borrow_mut(|all| {
         if let Some(all) = all {
             all.add(tx.into_changes());
         }
     });
-    Ok(started.map_err(StoreError::from)?)
+    Ok(written.map_err(StoreError::from)?)
 }
 
-/// Executes a body on this thread, and collects what it starts in its own transaction.
+/// Executes a body on this thread, and collects what it changes so in its own transaction.
 pub(super) fn collecting<T>(body: impl FnOnce() -> T) -> (T, Changes) {
-    STARTED.set(Some(Changes::default()));
+    CHANGED.set(Some(Changes::default()));
     let result = body();
-    (result, STARTED.take().unwrap_or_default())
+    (result, CHANGED.take().unwrap_or_default())
 }
 
 fn check(conn: &Connection, file: &Path) -> Result<(), Error> {
@@ -63,18 +82,18 @@ fn check(conn: &Connection, file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Undoes what a start that failed half-way has written, and nothing of the user's. A refused one
+/// Undoes what a write that failed half-way has written, and nothing of the user's. A refused one
 /// has written at most that it was refused.
-fn in_savepoint(
+fn in_savepoint<T>(
     conn: &Connection,
-    start: impl FnOnce() -> Result<Started, Fault>,
-) -> Result<Started, Fault> {
+    write: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T, Fault> {
     conn.execute_batch("savepoint onward_start")?;
-    let started = start();
-    let kept = matches!(started, Ok(_) | Err(Fault::Refused(_)));
+    let written = write();
+    let kept = matches!(written, Ok(_) | Err(Fault::Refused(_)));
     if !conn.is_autocommit() {
         let undo = if kept { "" } else { "rollback to onward_start;" };
         conn.execute_batch(&format!("{undo} release onward_start"))?;
     }
-    started
+    written
 }

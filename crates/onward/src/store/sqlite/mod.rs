@@ -22,6 +22,7 @@ mod record;
 mod row;
 mod schedules;
 mod settle;
+mod signal;
 mod start;
 mod sweep;
 mod transact;
@@ -38,7 +39,7 @@ use self::alive::Alive;
 use self::commit::{Points, VerbWrite};
 use self::fault::Fault;
 use self::guard::Guard;
-pub(crate) use self::inside::start_inside;
+pub(crate) use self::inside::{signal_inside, start_inside};
 use self::log::Log;
 use self::reader::Readers;
 use self::tx::Tx;
@@ -241,6 +242,16 @@ impl Store for SqliteStore {
         let points = Points { before: "settle.before_commit", after: "settle.after_commit" };
         let verb = move |tx: &mut Tx<'_>| settle::settle(tx, lease, &settle);
         self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Small)
+    }
+
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {
+        let points = Points { before: "signal.before_commit", after: "signal.after_commit" };
+        let verb = move |tx: &mut Tx<'_>| signal::signal(tx, &signal);
+        self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Small)
+    }
+
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
+        self.readers.look(move |conn| signal::inbox(conn, run, after))
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {

@@ -18,8 +18,11 @@ use crate::store::Error as StoreError;
 use crate::{Code, Error};
 
 /// The schema's migrations in order; the database says how many it has had.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0004_schedules.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_signals.sql"),
+    include_str!("migrations/0004_schedules.sql"),
+];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table
 /// and index that hundreds of concurrent runs write to; it is taken only as it is used.

@@ -20,7 +20,7 @@ pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
     if prune.dry_run {
         return count(tx, &states, ended_by);
     }
-    let limit = prune.limit.min(PRUNE_BATCH_MAX);
+    let limit = prune.limit.clamp(1, PRUNE_BATCH_MAX);
     let mut old: Vec<(i64, Vec<u8>, i64)> = Vec::new();
     for state in states {
         let params = params![state.as_str(), ended_by, row::limit(limit + 1)];
@@ -68,6 +68,7 @@ fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
         include_str!("sql/prune_records.sql"),
         include_str!("sql/prune_attempts.sql"),
         include_str!("sql/prune_duplicates.sql"),
+        include_str!("sql/prune_signals.sql"),
     ] {
         tx.execute(sql, [no])?;
     }

@@ -32,6 +32,13 @@ pub(super) fn record(tx: &mut Tx<'_>, lease: Lease, records: &[Record]) -> Resul
     Ok(())
 }
 
+/// Whether a run is held under this lease, but for its worker's being lost.
+pub(super) fn is_held(tx: &Tx<'_>, lease: Lease) -> Result<bool, Fault> {
+    let sql = include_str!("sql/record_fence.sql");
+    let held = row::first(tx.conn, sql, [run_blob(lease.run)], |row| holds(row, lease))?;
+    Ok(held.unwrap_or(false))
+}
+
 /// Whether a row that begins with number, state, attempt and worker is held under this lease.
 pub(super) fn holds(row: &rusqlite::Row<'_>, lease: Lease) -> Result<bool, Fault> {
     Ok(row.get_ref(1)?.as_bytes().is_ok_and(|state| state == b"running")

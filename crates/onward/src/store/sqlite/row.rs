@@ -9,7 +9,7 @@ use rusqlite::{Connection, Params, params};
 use super::fault::Fault;
 use crate::limits::SUSPECT_CRASHES;
 use crate::store::{column, rules};
-use crate::{Code, Json, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::{Code, Json, Parent, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
 const RUN_BY_ID: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/run_by_id.sql"));
@@ -68,6 +68,7 @@ impl Row {
             self.failed_step,
             signed(run.duplicates),
             run.continued_as.map(run_blob),
+            signed(run.signals),
         ])?;
         Ok(())
     }
@@ -153,6 +154,8 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         continued_as: columns.run_id_or_none()?,
         successor: columns.run_id_or_none()?,
         code_change: columns.json()?,
+        signals: columns.unsigned()?,
+        parent: columns.parent()?,
     };
     Ok(Row { no, run, ticket, failed_step })
 }
@@ -237,6 +240,12 @@ impl Columns<'_, '_> {
 
     fn run_id_or_none(&mut self) -> Result<Option<RunId>, Fault> {
         Ok(self.take::<Option<[u8; 16]>>()?.map(run_id))
+    }
+
+    fn parent(&mut self) -> Result<Option<Parent>, Fault> {
+        let (run, step) = (self.run_id_or_none()?, self.take::<Option<String>>()?);
+        let detached = self.take()?;
+        Ok(run.map(|run| Parent { run, step: step.unwrap_or_default(), detached }))
     }
 
     fn unsigned(&mut self) -> Result<u64, Fault> {

@@ -88,7 +88,7 @@ CREATE TABLE onward_runs (
     continued_from blob,
     continued_as blob,
     code_change text
-) strict;
+, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer) strict;
 
 CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);
 
@@ -152,10 +152,29 @@ CREATE TABLE onward_schedules (
 
 CREATE INDEX onward_schedules_due on onward_schedules (next_at)
 where paused_at is null and next_at is not null;
+CREATE INDEX onward_runs_child on onward_runs (parent, id)
+where parent is not null and finished_at is null and detached = 0;
+
+CREATE INDEX onward_runs_cascades on onward_runs (id)
+where cascades is not null;
 
 CREATE TABLE onward_schema (
     version integer not null
 ) strict;
+
+CREATE TABLE onward_signals (
+    run integer not null,
+    no integer not null,
+    name text not null,
+    step text not null,
+    key text not null,
+    fingerprint blob not null,
+    body text not null,
+    at integer not null,
+    primary key (run, no)
+) strict, without rowid;
+
+CREATE UNIQUE INDEX onward_signals_key on onward_signals (run, name, key);
 
 CREATE TABLE onward_tags (
     name text not null,

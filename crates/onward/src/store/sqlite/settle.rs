@@ -9,6 +9,7 @@ use super::cancel::release_successor;
 use super::fault::Fault;
 use super::record::{add, holds};
 use super::row::{self, json_text, run_blob, run_id, waits_columns};
+use super::signal::{take_over, tell_parent};
 use super::start::insert_run;
 use super::tx::Tx;
 use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
@@ -26,6 +27,7 @@ struct Held {
     build: Option<String>,
     successor: Option<RunId>,
     stuck_builds: Option<String>,
+    has_parent: bool,
 }
 
 /// Ends an attempt, with its last records.
@@ -66,6 +68,7 @@ fn held(tx: &Tx<'_>, lease: Lease) -> Result<Option<Held>, Fault> {
             build: row.get(6)?,
             successor: row.get::<_, Option<[u8; 16]>>(7)?.map(run_id),
             stuck_builds: row.get(8)?,
+            has_parent: row.get(9)?,
         })
     })
 }
@@ -85,7 +88,6 @@ fn settled_before(tx: &Tx<'_>, lease: Lease, held: &Held) -> Result<Option<Settl
     Ok(ended.then_some(Settled::AsSaid))
 }
 
-/// The answer that a kept text stands for.
 /// Refuses to go on as a run that is there, before anything is written.
 fn check_continuation(tx: &Tx<'_>, run: RunId, held: &Held, end: &End) -> Result<(), Fault> {
     let End::Continued { run: next, .. } = end else { return Ok(()) };
@@ -151,6 +153,14 @@ fn finish(
     ];
     tx.execute(include_str!("sql/settle_end.sql"), params)?;
     release_successor(tx, held.successor)?;
+    if state == RunState::Cancelled {
+        tx.execute(include_str!("sql/cascade_mark.sql"), [held.no])?;
+    }
+    if held.has_parent
+        && let Some(row) = row::by_no(tx.conn, held.no)?
+    {
+        tell_parent(tx, &row.run)?;
+    }
     Ok(Settled::AsSaid)
 }
 
@@ -176,6 +186,7 @@ fn continue_as(
     let no = insert_run(tx, &fresh)?;
     let params = params![fresh.workflow, fresh.key, held.no, no];
     tx.execute(include_str!("sql/continue_key.sql"), params)?;
+    take_over(tx, held.no, no)?;
     move_behind(tx, held.successor, next)?;
     Ok(Settled::AsSaid)
 }

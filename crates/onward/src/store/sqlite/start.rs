@@ -7,6 +7,7 @@ use rusqlite::params;
 
 use super::cancel;
 use super::fault::Fault;
+use super::record;
 use super::row::{self, Row, json_text, run_blob, waits_columns, worker_blob};
 use super::tx::Tx;
 use crate::limits::DUPLICATES_KEPT_MAX;
@@ -35,6 +36,7 @@ pub(super) fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault>
     if let Some(started) = started_before(tx, new)? {
         return Ok(started);
     }
+    check_parent(tx, new)?;
     let Some(key) = &new.key else {
         return insert(tx, new, None);
     };
@@ -50,6 +52,15 @@ pub(super) fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault>
             meet_key(tx, new, key, holder, fingerprint == key.fingerprint.0)
         }
     }
+}
+
+/// Refuses a child whose parent is not held by who starts it.
+fn check_parent(tx: &mut Tx<'_>, new: &NewRun) -> Result<(), Fault> {
+    let Some(parent) = &new.parent else { return Ok(()) };
+    if record::is_held(tx, parent.lease)? && !tx.is_lost(parent.lease.worker)? {
+        return Ok(());
+    }
+    Err(Error::LeaseLost.into())
 }
 
 /// What a repeated start is told: the same as the first time, as far as it still holds.
@@ -169,11 +180,20 @@ pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
     )?;
     let no = tx.conn.last_insert_rowid();
     keep_input(tx, no, run)?;
+    keep_parent(tx, no, run)?;
     tx.changed(run.id);
     if run.due_at.is_some() {
         tx.work();
     }
     Ok(no)
+}
+
+/// Keeps whose child a run is.
+pub(super) fn keep_parent(tx: &Tx<'_>, no: i64, run: &Run) -> Result<(), Fault> {
+    let Some(parent) = &run.parent else { return Ok(()) };
+    let params = params![no, run_blob(parent.run), parent.step, parent.detached];
+    tx.execute(include_str!("sql/start_parent.sql"), params)?;
+    Ok(())
 }
 
 /// Keeps what a run was started with, and lets lists find it by its tags.

@@ -5,12 +5,12 @@
 
 use rusqlite::params;
 
-use super::cancel::keep_trace;
+use super::cancel::{cancel, keep_trace};
 use super::claim::{served, wake_due};
 use super::fault::Fault;
 use super::row::{self, json_text, run_id, whole_id, worker_blob, worker_id};
 use super::tx::Tx;
-use crate::limits::SWEEP_BATCH_MAX;
+use crate::limits::{CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
 use crate::store::rules;
 use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
 use crate::{RunId, Timestamp, WorkerId};
@@ -74,9 +74,26 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let (woken, more_to_wake) = wake_due(tx)?;
     let more_to_end = open_late(tx)?;
     let more_to_mend = mend_stuck(tx, sweep.worker)?;
+    let more_to_cancel = cascade(tx)?;
     forget_lost(tx)?;
-    let more = more_to_take || more_to_wake || more_to_end || more_to_mend;
+    let more = more_to_take || more_to_wake || more_to_end || more_to_mend || more_to_cancel;
     Ok(Swept { lost, taken, woken, more, next_at: None })
+}
+
+/// Asks the children of cancelled runs to end; says whether more are left.
+fn cascade(tx: &mut Tx<'_>) -> Result<bool, Fault> {
+    let sql = include_str!("sql/cascade_children.sql");
+    let limit = row::limit(CASCADE_BATCH_MAX + 1);
+    let mut children = row::all(tx.conn, sql, [limit], |row| Ok(run_id(row.get(0)?)))?;
+    let more = children.len() > CASCADE_BATCH_MAX;
+    children.truncate(CASCADE_BATCH_MAX);
+    for child in children {
+        cancel(tx, child)?;
+    }
+    if !more {
+        tx.execute(include_str!("sql/cascade_done.sql"), [])?;
+    }
+    Ok(more)
 }
 
 fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {

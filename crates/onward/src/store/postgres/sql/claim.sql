@@ -31,6 +31,8 @@ declare
     v_taken uuid[];
     v_kept text[];
 begin
+    -- A claim that a crash took back would be made again under the same lease.
+    perform onward.durable();
     perform onward.assert_live(p_worker);
     v_now := onward.now_ms(p_now);
     v_woken := onward.wake(v_now, p_wake_limit);
@@ -41,6 +43,7 @@ begin
     if v_taken is null then
         v_taken := onward.claim_first(p_queues, p_workflows, v_kept, p_suspect, p_limit);
         v_taken := onward.claim_bounded(v_taken, p_bytes_max);
+        more := onward.claim_behind(v_taken[cardinality(v_taken)]);
         update onward.runs
         set
             state = 'running',
@@ -59,7 +62,9 @@ begin
         where state = 'waiting' and due_at is not null
         order by due_at limit 1
     );
-    more := onward.claim_any(p_queues, p_workflows, v_kept, false);
+    if more is not true then
+        more := onward.claim_any(p_queues, p_workflows, v_kept, false);
+    end if;
     suspect := onward.claim_any(p_queues, p_workflows, v_kept, true);
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
@@ -98,7 +103,9 @@ end
 $$;
 
 -- The first queued runs that a claim may take, locked, in the order of claims. A run that another
--- claim is about to take is passed over, so that claims never wait for each other.
+-- claim is about to take is passed over, so that claims never wait for each other. Suspects are asked
+-- for in a query of their own, here and in `claim_any`: each is answered by a partial index, which is
+-- used only for a condition that is written out.
 create or replace function onward.claim_first(
     p_queues text[],
     p_workflows text[],
@@ -190,6 +197,29 @@ begin
     ) s
     where s.before <= p_bytes_max;
     return v_bounded;
+end
+$$;
+
+-- Whether a queued run is right behind this one, so that nobody need look from the head on: before
+-- its next vacuum the index has there what was claimed since the last, and each look walks over it.
+create or replace function onward.claim_behind(p_run uuid) returns boolean
+language plpgsql volatile as $$
+declare
+    v_run record;
+begin
+    select queue, workflow, priority, due_at into v_run from onward.runs where id = p_run;
+    if not found then
+        return false;
+    end if;
+    perform 1
+    from onward.runs
+    where state = 'queued' and crashes < 3 and paused_at is null
+        and (stuck_builds is null or cancel_at is not null)
+        and queue = v_run.queue and workflow = v_run.workflow and priority = v_run.priority
+        and (due_at, id) > (v_run.due_at, p_run)
+    order by due_at, id
+    limit 1;
+    return found;
 end
 $$;
 

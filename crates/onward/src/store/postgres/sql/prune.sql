@@ -26,16 +26,27 @@ begin
     using onward.runs r
     where r.id = any (v_old) and k.workflow = r.workflow and k.key = r.key and k.run = r.id;
     delete from onward.tags t
-    using onward.inputs i cross join lateral json_each_text(i.tags::json) g
+    using onward.inputs i cross join lateral onward.tags_of(i.tags) g
     where i.run = any (v_old) and i.tags is not null
-        and t.name = g.key and t.value = g.value and t.run = i.run;
+        and t.name = g.name and t.value = g.value and t.run = i.run;
     delete from onward.inputs where run = any (v_old);
     delete from onward.outputs where run = any (v_old);
     delete from onward.records where run = any (v_old);
     delete from onward.attempts where run = any (v_old);
     delete from onward.duplicates where run = any (v_old);
+    delete from onward.signals where run = any (v_old);
     delete from onward.runs where id = any (v_old);
     runs := cardinality(v_old);
     return next;
+end
+$$;
+
+-- The tags of a run. Those that cannot be read are none: they leave entries behind that no list shows.
+create or replace function onward.tags_of(tags text) returns table (name text, value text)
+language plpgsql immutable as $$
+begin
+    return query select t.key, t.value from json_each_text(tags::json) t;
+exception when others then
+    return;
 end
 $$;

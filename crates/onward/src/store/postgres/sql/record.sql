@@ -19,8 +19,8 @@ create or replace function onward.record(
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
--- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
-set lock_timeout = '6s' as $$
+-- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
+set lock_timeout = '3s' as $$
 begin
     perform onward.durable();
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -36,6 +36,7 @@ begin
         p_run, p_seq, p_step, p_slot, p_kind, p_body, p_try, p_attempt, p_began_at, p_at,
         p_next_at, p_foreign
     from onward.runs r, onward.workers k
+    -- Only a running run has a worker.
     where r.id = p_run and r.worker = p_worker and r.attempt = p_attempt
         and k.id = p_worker and k.lost_at is null;
     return found;

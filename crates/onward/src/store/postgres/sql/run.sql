@@ -31,7 +31,11 @@ select
     r.continued_from,
     r.continued_as,
     r.successor,
-    r.code_change
+    r.code_change,
+    r.signals,
+    r.parent,
+    r.parent_step,
+    r.detached
 from onward.runs r
 left join onward.inputs i on i.run = r.id
 left join onward.outputs o on o.run = r.id

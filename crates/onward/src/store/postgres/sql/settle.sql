@@ -41,13 +41,14 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
--- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
-set lock_timeout = '6s' as $$
+-- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
+set lock_timeout = '3s' as $$
 declare
     v_now bigint;
     v_held uuid[];
     v_ends bigint;
     v_parks bigint;
+    v_told bigint;
     v_done bigint;
     v_woken uuid[];
 begin
@@ -58,12 +59,16 @@ begin
     select
         coalesce(array_agg(w.run), '{}'),
         count(*) filter (where w.ending in ('completed', 'failed', 'cancelled')),
-        count(*) filter (where w.ending in ('parked', 'released'))
-    into v_held, v_ends, v_parks
+        count(*) filter (where w.ending in ('parked', 'released')),
+        count(*) filter (
+            where w.ending in ('completed', 'failed', 'cancelled') and r.parent is not null
+        )
+    into v_held, v_ends, v_parks, v_told
     from unnest(w_run, w_worker, w_attempt, w_end) w (run, worker, attempt, ending)
     cross join lateral (
         -- By its id alone: a plan that walks what is running would cost each step all of it.
-        select r.state, r.worker, r.attempt from onward.runs r where r.id = w.run limit 1
+        select r.state, r.worker, r.attempt, r.parent
+        from onward.runs r where r.id = w.run limit 1
     ) r
     join onward.workers k on k.id = w.worker
     where r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
@@ -98,6 +103,16 @@ begin
         )
         where r.run = any (v_held);
     end if;
+    if v_told > 0 then
+        -- All that is written here in one order, so that two batches never wait for each other.
+        perform 1
+        from onward.runs r
+        where r.id = any (w_run || array(
+            select c.parent from onward.runs c where c.id = any (w_run) and c.parent is not null
+        ))
+        order by r.id
+        for no key update;
+    end if;
     if cardinality(r_run) > 0 then
         insert into onward.records (
             run, seq, step, slot, kind, body, try_number, attempt, began_at, at, next_at,
@@ -126,7 +141,8 @@ begin
             crashes = 0,
             retried_at = null,
             failed_step = w.step,
-            continued_as = null
+            continued_as = null,
+            cascades = case when w.ending = 'cancelled' then true end
         from unnest(w_run, w_end, w_step) w (run, ending, step)
         where r.id = w.run and r.successor is null
             and w.ending in ('completed', 'failed', 'cancelled');
@@ -138,6 +154,11 @@ begin
         select w.run, w.output, w.failure
         from unnest(w_run, w_end, w_output, w_failure) w (run, ending, output, failure)
         where w.ending in ('completed', 'failed');
+    end if;
+    if v_told > 0 then
+        return query
+        select t.parent, case when t.woken then 'woken' else 'told' end
+        from onward.tell_parents(v_now, w_run) t;
     end if;
     if v_parks > 0 then
         with parked as (

@@ -20,13 +20,19 @@ create or replace function onward.start_runs(
     s_build text[],
     t_run uuid[],
     t_name text[],
-    t_value text[]
+    t_value text[],
+    c_id uuid[],
+    c_parent uuid[],
+    c_worker uuid[],
+    c_attempt integer[],
+    c_step text[],
+    c_detached boolean[]
 ) returns table (id uuid, claimed boolean, at bigint)
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a start reads.
 set enable_seqscan = off set plan_cache_mode = force_generic_plan
--- Its client gives up later than that, and it must not keep the fence for a stranger's lock.
-set lock_timeout = '6s' as $$
+-- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
+set lock_timeout = '3s' as $$
 declare
     v_now bigint;
     v_new uuid[];
@@ -44,15 +50,29 @@ begin
         with keyed as (
             insert into onward.keys (workflow, key, run, fingerprint, expires_at)
             select s.workflow, s.key, s.id, s.fingerprint, v_now + s.ttl
-            from unnest(s_id, s_workflow, s_key, s_fingerprint, s_ttl)
-                s (id, workflow, key, fingerprint, ttl)
+            from unnest(s_id, s_workflow, s_key, s_fingerprint, s_ttl) with ordinality
+                s (id, workflow, key, fingerprint, ttl, place)
             where s.key is not null and not exists (select from onward.runs r where r.id = s.id)
-            order by s.workflow, s.key
+            -- Of two with one key the first has it.
+            order by s.workflow, s.key, s.place
             on conflict do nothing
             returning run
         )
         select coalesce(array_agg(k.run), '{}') into v_keyed from keyed k;
         v_new := v_new || v_keyed;
+    end if;
+    if cardinality(c_id) > 0 then
+        -- A child is started only under the lease of who holds its parent.
+        select coalesce(array_agg(n), '{}') into v_new
+        from unnest(v_new) n
+        where not exists (
+            select from unnest(c_id, c_parent, c_worker, c_attempt) c (id, parent, worker, attempt)
+            where c.id = n and not exists (
+                select from onward.runs p join onward.workers k on k.id = p.worker
+                where p.id = c.parent and p.state = 'running' and p.worker = c.worker
+                    and p.attempt = c.attempt and k.lost_at is null
+            )
+        );
     end if;
     if v_new = '{}' then
         return;
@@ -117,6 +137,15 @@ begin
         select t.name, t.value, t.run
         from unnest(t_run, t_name, t_value) t (run, name, value)
         where t.run = any (v_new);
+    end if;
+    if cardinality(c_id) > 0 then
+        update onward.runs r
+        set
+            parent = c.parent,
+            parent_step = c.step,
+            detached = c.detached
+        from unnest(c_id, c_parent, c_step, c_detached) c (id, parent, step, detached)
+        where r.id = c.id and r.id = any (v_new);
     end if;
     return query select s.id, s.held, v_now from unnest(v_started, v_held) s (id, held);
 end

@@ -12,7 +12,7 @@ create or replace function onward.start_met(
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set lock_timeout = '6s' as $$
+set lock_timeout = '3s' as $$
 declare
     v_now bigint;
     v_id uuid[];

@@ -111,6 +111,7 @@ declare
     v_key record;
     v_count bigint;
     v_same boolean;
+    v_looks integer := 0;
 begin
     -- A transaction that is made again after its answer was lost finds what it started.
     select r.id, 'new', r.created_at into run, how, at from onward.runs r where r.id = p_id;
@@ -119,6 +120,10 @@ begin
         return;
     end if;
     loop
+        v_looks := v_looks + 1;
+        if v_looks > 8 then
+            raise exception 'the key is taken and freed again and again' using errcode = '40001';
+        end if;
         select s.id, 'new', s.at into run, how, at
         from onward.start_runs(
             v_now, '{}', array[p_id], array[p_workflow], array[p_queue], array[p_priority],
@@ -127,7 +132,8 @@ begin
             array[null::text],
             array(select p_id from json_each_text(coalesce(p_tags, '{}')::json)),
             array(select t.key from json_each_text(coalesce(p_tags, '{}')::json) t),
-            array(select t.value from json_each_text(coalesce(p_tags, '{}')::json) t)
+            array(select t.value from json_each_text(coalesce(p_tags, '{}')::json) t),
+            '{}', '{}', '{}', '{}', '{}', '{}'
         ) s;
         if found then
             perform onward.tell_work();

@@ -6,14 +6,16 @@ create or replace function onward.sweep(
     p_worker uuid,
     p_take_expired boolean,
     p_limit integer,
-    p_lost_kept bigint
+    p_lost_kept bigint,
+    p_children_limit integer
 ) returns table (
     lost uuid[],
     taken uuid[],
     woken integer,
     changed uuid[],
     more boolean,
-    next_at bigint
+    next_at bigint,
+    children uuid[]
 )
 language plpgsql volatile set enable_seqscan = off as $$
 declare
@@ -45,13 +47,14 @@ begin
             )
         limit p_limit
     ));
+    children := onward.sweep_children(p_children_limit);
     woken := cardinality(v_woken);
     changed := taken || v_woken || v_late || v_mended;
     -- Told in the transaction: whoever sweeps may die before it can tell.
     if changed <> '{}' then
         perform onward.tell_work();
     end if;
-    more := p_limit <= greatest(
+    more := p_children_limit <= cardinality(children) or p_limit <= greatest(
         cardinality(taken), cardinality(v_woken), cardinality(v_late), cardinality(v_mended)
     );
     -- The leases of others; with nobody else, one that is entered now expires no sooner than this
@@ -267,5 +270,41 @@ begin
     )
     select coalesce(array_agg(id), '{}') into v_mended from mended;
     return v_mended;
+end
+$$;
+
+-- Children of cancelled runs that nobody has asked to end: whoever sweeps asks them, one by one. A
+-- cancelled run is forgotten when there are no more.
+create or replace function onward.sweep_children(p_limit integer) returns uuid[]
+language plpgsql volatile set enable_seqscan = off as $$
+declare
+    v_children uuid[];
+begin
+    perform 1 from onward.runs p where p.cascades is not null limit 1;
+    if not found then
+        return '{}';
+    end if;
+    select coalesce(array_agg(u.id), '{}') into v_children
+    from (
+        select c.id
+        from onward.runs p
+        join onward.runs c on c.parent = p.id
+        where p.cascades is not null and c.parent is not null and c.finished_at is null
+            and not c.detached and c.cancel_at is null
+        order by c.id
+        limit p_limit
+    ) u;
+    if v_children = '{}' then
+        update onward.runs p
+        set cascades = null
+        where p.id = any (array(
+            select q.id from onward.runs q
+            where q.cascades is not null
+            order by q.id
+            limit p_limit
+            for update skip locked
+        ));
+    end if;
+    return v_children;
 end
 $$;

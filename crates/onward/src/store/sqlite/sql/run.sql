@@ -32,7 +32,11 @@ select
     r.continued_from,
     r.continued_as,
     r.successor,
-    r.code_change
+    r.code_change,
+    r.signals,
+    r.parent,
+    r.parent_step,
+    r.detached
 from onward_runs r
 left join onward_inputs i on i.no = r.no
 left join onward_outputs o on o.no = r.no

@@ -20,5 +20,6 @@ set
     retried_at = ?18,
     failed_step = ?19,
     duplicates = ?20,
-    continued_as = ?21
+    continued_as = ?21,
+    signals = ?22
 where no = ?1

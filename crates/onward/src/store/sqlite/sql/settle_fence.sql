@@ -8,6 +8,7 @@ select
     cancel_at,
     build,
     successor,
-    stuck_builds
+    stuck_builds,
+    parent is not null
 from onward_runs
 where id = ?1

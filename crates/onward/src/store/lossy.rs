@@ -12,10 +12,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::{
     Answer, Claim, Claims, DueSchedules, Duplicates, Error, Fire, Fired, HistoryPage, Import,
-    ImportSchedule, Imported, Lease, NewRun, NewWorker, Outage, Portable, Prune, Pruned,
-    PutSchedule, Query, Resume, RunPage, ScheduleImported, SchedulePage, Schedules, Settle,
-    Settled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
-    WholeRun,
+    ImportSchedule, Imported, Inbox, Lease, NewRun, NewSignal, NewWorker, Outage, Portable, Prune,
+    Pruned, PutSchedule, Query, Resume, RunPage, ScheduleImported, SchedulePage, Schedules, Settle,
+    Settled, Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter,
+    Which, WholeRun,
 };
 use crate::{Clock, Record, Run, RunId, Schedule, Timestamp, WorkerId};
 
@@ -47,6 +47,30 @@ pub struct LossyStore {
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
     died: Notify,
+    /// Who says at which write under a lease the process dies.
+    #[cfg(feature = "testing")]
+    judge: Option<Judge>,
+    /// Who counts the calls that are under way.
+    #[cfg(feature = "testing")]
+    watch: Option<Arc<crate::watch::Watch>>,
+}
+
+/// Says whether the process dies at a write, and on which side of it.
+#[cfg(feature = "testing")]
+pub(crate) type Judge = Box<dyn Fn(Write<'_>) -> Option<Death> + Send + Sync>;
+
+/// A write under a lease.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "nobody judges it"))]
+pub(crate) enum Write<'a> {
+    /// Records of a run.
+    Record(RunId, &'a [Record]),
+    /// The end of an attempt, with its last records.
+    Settle(RunId, &'a Settle),
+    /// The start of a child, by the step that its end is told to.
+    Start(RunId, &'a str),
+    /// A transactional step.
+    Transact(RunId, &'a str),
 }
 
 /// On which side of a write a process dies.
@@ -87,7 +111,33 @@ impl LossyStore {
             asked: Default::default(),
             life: Mutex::default(),
             died: Notify::new(),
+            #[cfg(feature = "testing")]
+            judge: None,
+            #[cfg(feature = "testing")]
+            watch: None,
         }
+    }
+
+    /// Asks `judge` at each write under a lease whether the process dies there.
+    #[cfg(feature = "testing")]
+    pub(crate) fn judged(mut self, judge: Judge) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// Counts every call as awake until it is answered: that of a store which answers at once
+    /// needs no counting.
+    #[cfg(feature = "testing")]
+    pub(crate) fn watched(mut self, watch: Arc<crate::watch::Watch>) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// Goes silent at once, as for a process that dies between two writes.
+    #[cfg(feature = "testing")]
+    pub(crate) fn die(&self) {
+        self.die_after(0, Death::Before);
+        self.died.notify_one();
     }
 
     /// The store around which this one is.
@@ -137,6 +187,29 @@ impl LossyStore {
         self.died.notified().await;
     }
 
+    #[cfg_attr(not(feature = "testing"), allow(unused_variables, reason = "nobody judges it"))]
+    fn fate_of(&self, write: Write<'_>) -> Fate {
+        #[cfg(feature = "testing")]
+        if let Some(death) = self.judge.as_ref().and_then(|judge| judge(write)) {
+            self.die_after(0, Death::Before);
+            return Fate::Silent(death);
+        }
+        self.fate()
+    }
+
+    fn counted<'a, T: Send + 'a>(&self, answer: Answer<'a, T>) -> Answer<'a, T> {
+        #[cfg(feature = "testing")]
+        if let Some(watch) = &self.watch {
+            let mut engaged = crate::watch::Engaged::new(Some(Arc::clone(watch)));
+            engaged.set(true);
+            return Box::pin(async move {
+                let _engaged = engaged;
+                answer.await
+            });
+        }
+        answer
+    }
+
     fn fate(&self) -> Fate {
         let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((writes, death)) = &mut *life {
@@ -152,11 +225,19 @@ impl LossyStore {
     }
 
     fn write<'a, T: Send + 'a>(&'a self, write: impl FnOnce() -> Answer<'a, T>) -> Answer<'a, T> {
-        match self.fate() {
-            Fate::Answered => write(),
-            Fate::AnswerLost => lost(write()),
+        self.write_with(self.fate(), write)
+    }
+
+    fn write_with<'a, T: Send + 'a>(
+        &'a self,
+        fate: Fate,
+        write: impl FnOnce() -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match fate {
+            Fate::Answered => self.counted(write()),
+            Fate::AnswerLost => self.counted(lost(write())),
             Fate::Silent(death) => {
-                let answer = (death == Death::After).then(write);
+                let answer = (death == Death::After).then(|| self.counted(write()));
                 Box::pin(async move {
                     if let Some(answer) = answer {
                         drop(answer.await);
@@ -222,7 +303,11 @@ impl Store for LossyStore {
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
-        self.write(|| self.inner.start(runs))
+        let fate = match runs.first().and_then(|run| run.parent.as_ref()) {
+            Some(parent) => self.fate_of(Write::Start(parent.lease.run, &parent.step)),
+            None => self.fate(),
+        };
+        self.write_with(fate, || self.inner.start(runs))
     }
 
     fn join(&self, worker: NewWorker) -> Answer<'_, ()> {
@@ -243,7 +328,8 @@ impl Store for LossyStore {
 
     fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
         self.asked[Held::Records as usize].fetch_add(1, Ordering::SeqCst);
-        let answer = self.write(|| self.inner.record(lease, records));
+        let fate = self.fate_of(Write::Record(lease.run, &records));
+        let answer = self.write_with(fate, || self.inner.record(lease, records));
         self.answer_later(Held::Records, answer)
     }
 
@@ -253,7 +339,9 @@ impl Store for LossyStore {
         Box::pin(async move {
             self.free(Held::TransactionsBefore).await;
             asked(Held::Transactions);
-            let answer = self.write(|| self.inner.transact(transact));
+            let step = Arc::clone(&transact.step);
+            let fate = self.fate_of(Write::Transact(transact.lease.run, &step));
+            let answer = self.write_with(fate, || self.inner.transact(transact));
             if is_one_lost(&self.transaction_losses) {
                 return lost(answer).await;
             }
@@ -262,7 +350,16 @@ impl Store for LossyStore {
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {
-        self.write(|| self.inner.settle(lease, settle))
+        let fate = self.fate_of(Write::Settle(lease.run, &settle));
+        self.write_with(fate, || self.inner.settle(lease, settle))
+    }
+
+    fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled> {
+        self.write(|| self.inner.signal(signal))
+    }
+
+    fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
+        self.counted(self.inner.inbox(run, after))
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {
@@ -286,23 +383,23 @@ impl Store for LossyStore {
     }
 
     fn get(&self, which: Which) -> Answer<'_, Option<Run>> {
-        self.inner.get(which)
+        self.counted(self.inner.get(which))
     }
 
     fn list(&self, query: Query) -> Answer<'_, RunPage> {
-        self.inner.list(query)
+        self.counted(self.inner.list(query))
     }
 
     fn history(&self, run: RunId, after: Option<u64>, limit: usize) -> Answer<'_, HistoryPage> {
-        self.inner.history(run, after, limit)
+        self.counted(self.inner.history(run, after, limit))
     }
 
     fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates> {
-        self.inner.duplicates(run)
+        self.counted(self.inner.duplicates(run))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
-        self.inner.stats()
+        self.counted(self.inner.stats())
     }
 
     fn portable(&self) -> Option<&dyn Portable> {

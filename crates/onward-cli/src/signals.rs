@@ -1,0 +1,75 @@
+//! `onward signals`: messages to runs.
+
+use clap::Subcommand;
+use onward::{Json, RunId};
+
+use crate::args::Global;
+use crate::open;
+use crate::problem::{Exit, Problem};
+use crate::runs::id;
+
+/// Sends signals to runs
+#[derive(Debug, Subcommand)]
+pub(crate) enum SignalsCommand {
+    /// Sends a run a signal; it is kept until the run waits for one of that name
+    #[command(after_help = "\
+Examples:
+  onward signals send ID approved true
+  onward signals send ID paid '{\"invoice\": 12}' --key payment-12
+
+With a key, a signal that is sent again is delivered once.")]
+    Send {
+        /// The run's id
+        #[arg(value_name = "ID", value_parser = id)]
+        run: RunId,
+        /// The signal's name
+        name: String,
+        /// What it carries, as JSON
+        #[arg(default_value = "null", value_parser = json)]
+        value: Json,
+        /// Names this signal, so that it can be sent again safely
+        #[arg(long)]
+        key: Option<String>,
+    },
+    /// Answers a callback; the token is read from stdin with -
+    #[command(after_help = "\
+Example:
+  onward signals resolve - '{\"approved\": true}' < token.txt
+
+A token is a secret: given as an argument, other users of this machine may see it.")]
+    Resolve {
+        /// The token, or - to read it from stdin
+        token: String,
+        /// The answer, as JSON
+        #[arg(default_value = "null", value_parser = json)]
+        value: Json,
+    },
+}
+
+impl SignalsCommand {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        match self {
+            SignalsCommand::Send { run, name, value, key } => {
+                let onward = open::existing(&global.store).await?;
+                let mut signal = onward.run(run).signal(&name, &value);
+                if let Some(key) = key {
+                    signal = signal.key(key);
+                }
+                signal.await?;
+                eprintln!("sent {name:?} to run {run}");
+            }
+            SignalsCommand::Resolve { token, value } => {
+                let token =
+                    if token == "-" { std::io::read_to_string(std::io::stdin())? } else { token };
+                let onward = open::existing(&global.store).await?;
+                onward.resolve(&token, &value).await?;
+                eprintln!("answered");
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn json(text: &str) -> Result<Json, String> {
+    Json::parse(text).map_err(|error| format!("{error}; a text is written as '\"text\"'"))
+}

@@ -1,0 +1,137 @@
+//! Sending a signal to a run.
+//!
+//! Owns: [`SendSignal`]. Never decides who gets it; the run does. A run that went on as another is
+//! followed.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::Inner;
+use crate::error::check_name;
+use crate::model::step_id;
+use crate::store::{NewSignal, Which};
+use crate::{Code, Error, Json, Key, RunId};
+
+/// How often a run is followed to the one that goes on for it while a signal is sent: each is a
+/// whole history, so more of them do not end in that time.
+const FOLLOWED_MAX: usize = 100;
+
+/// A signal that is being set up; made by [`RunHandle::signal`](crate::RunHandle::signal), sent by
+/// `await`.
+///
+/// ```
+/// # use onward::{Code, Ctx, Failure, Onward, Workflow};
+/// const ORDER: Workflow<u64, String> = Workflow::named("order");
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+/// # let onward = Onward::open("memory:").await?;
+/// # let worker = onward.worker().serve(ORDER, async |ctx: Ctx, _: u64| {
+/// #     ctx.signal::<String>("paid").await
+/// # }).start().await?;
+/// let run = onward.start(ORDER, &7).await?;
+/// // Sent twice with one key, it is delivered once.
+/// run.signal("paid", "invoice-12").key("webhook-991").await?;
+/// run.signal("paid", "invoice-12").key("webhook-991").await?;
+/// assert_eq!(run.result().await?, "invoice-12");
+/// // A run that has ended takes none.
+/// let late = run.signal("paid", "invoice-13").await;
+/// assert_eq!(late.unwrap_err().code(), Code::RunFinished);
+/// # worker.shutdown().await }
+/// ```
+#[must_use = "a signal is sent when it is awaited"]
+pub struct SendSignal {
+    client: Arc<Inner>,
+    run: RunId,
+    name: String,
+    body: Result<Json, Error>,
+    key: Option<Key>,
+}
+
+impl SendSignal {
+    pub(super) fn new<T: Serialize + ?Sized>(
+        client: Arc<Inner>,
+        run: RunId,
+        name: &str,
+        value: &T,
+    ) -> Self {
+        Self { client, run, name: name.to_owned(), body: Json::of(value), key: None }
+    }
+
+    /// Names this signal: sent again with the same key, it is delivered once. The same key with
+    /// another value is refused.
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    pub(super) fn client(&self) -> &Arc<Inner> {
+        &self.client
+    }
+
+    pub(super) fn new_signal(self) -> Result<NewSignal, Error> {
+        check_name("signal", &self.name)?;
+        if self.name.starts_with('$') {
+            let about = "names of signals that begin with $ are the engine's own";
+            return Err(Error::new(Code::InvalidName).about(about));
+        }
+        self.new_engine_signal()
+    }
+
+    /// As it is sent, whatever its name.
+    pub(super) fn new_engine_signal(self) -> Result<NewSignal, Error> {
+        if let Some(key) = &self.key {
+            key.check()?;
+        }
+        let body = self.body?;
+        // Without a key of the sender's every signal is one of its own; this one is the same over
+        // its repeats.
+        let key = match self.key {
+            Some(key) => format!("={}", key.as_str()),
+            None => RunId::new().to_string(),
+        };
+        Ok(NewSignal {
+            run: self.run,
+            step: step_id::signal(&self.name),
+            name: self.name,
+            key,
+            fingerprint: body.fingerprint(),
+            body,
+        })
+    }
+
+    async fn send(self) -> Result<(), Error> {
+        let client = Arc::clone(&self.client);
+        let mut new = self.new_signal()?;
+        for _ in 0..FOLLOWED_MAX {
+            let run = new.run;
+            let Err(error) = client.store.signal(new.clone()).await else { return Ok(()) };
+            let error = Error::from(error).of_run(run);
+            if error.code() != Code::RunFinished {
+                return Err(error);
+            }
+            match client.store.get(Which::Id(run)).await?.and_then(|run| run.continued_as) {
+                Some(next) => new.run = next,
+                None => return Err(error),
+            }
+        }
+        Err(Error::new(Code::RunFinished).of_run(new.run))
+    }
+}
+
+impl IntoFuture for SendSignal {
+    type Output = Result<(), Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl fmt::Debug for SendSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendSignal").field("run", &self.run).field("name", &self.name).finish()
+    }
+}

@@ -1,0 +1,210 @@
+//! Signals: kept in order, once per key, never missed, whatever state they meet a run in.
+
+use super::stage::*;
+use crate::limits::SIGNALS_MAX;
+use crate::store::{Conflict, End, Error, Inbox, NewSignal, Settle, Settled, Signal, Signalled};
+use crate::{Entry, Json, RunId, RunState, Waits};
+
+/// A signal to send, with a key of its own.
+pub fn new_signal(run: RunId, name: &str, value: i64) -> NewSignal {
+    keyed_signal(run, name, value, &RunId::new().to_string())
+}
+
+fn keyed_signal(run: RunId, name: &str, value: i64, key: &str) -> NewSignal {
+    let body = json(value);
+    NewSignal {
+        run,
+        name: name.to_owned(),
+        step: format!("$signal/{name}"),
+        key: key.to_owned(),
+        fingerprint: body.fingerprint(),
+        body,
+    }
+}
+
+/// The end of an attempt that waits for a signal.
+fn awaiting(wakes_seen: u64) -> End {
+    let waits_for = Waits::Signal { name: "go".to_owned() };
+    End::Parked { wake_at: None, waits_for, wakes_seen }
+}
+
+async fn send(stage: &Stage, signal: NewSignal) -> Signalled {
+    stage.store.signal(signal).await.unwrap()
+}
+
+async fn inbox(stage: &Stage, run: RunId, after: u64) -> Inbox {
+    stage.other.inbox(run, after).await.unwrap()
+}
+
+fn values(signals: &[Signal]) -> Vec<i64> {
+    signals.iter().map(|signal| signal.body.read().unwrap()).collect()
+}
+
+/// A signal is kept with its number, and the inbox gives what came after a number.
+pub async fn signals_are_numbered_in_order(stage: &Stage) {
+    let run = stage.start(new_run()).await;
+    for (value, no) in [(10, 1), (20, 2), (30, 3)] {
+        stage.pass(1);
+        let sent = send(stage, new_signal(run, "go", value)).await;
+        assert_eq!(sent, Signalled { no, was_there: false, at: stage.now() });
+    }
+    let all = inbox(stage, run, 0).await;
+    assert_eq!((values(&all.signals), all.wakes), (vec![10, 20, 30], 3));
+    assert_eq!(all.signals[2].recorded_as(), "$signal/go#3");
+    assert_eq!(values(&inbox(stage, run, 2).await.signals), [30]);
+    assert_eq!(stage.run(run).await.signals, 3);
+}
+
+/// The same signal again is known, also after it was taken and after the run has ended.
+pub async fn signal_twice(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let signal = keyed_signal(lease.run, "go", 1, "click-1");
+    let first = send(stage, signal.clone()).await;
+    stage.pass(5);
+    let again = Signalled { was_there: true, ..first };
+    let before = stage.snapshot().await;
+    assert_eq!(send(stage, signal.clone()).await, again);
+    stage.assert_unchanged(&before).await;
+    let taken = entry(1, "$signal/go#1", Entry::Arrived(json(1)));
+    stage.record(lease, vec![taken]).await.unwrap();
+    stage.settle(lease, End::Completed(json(1))).await.unwrap();
+    assert_eq!(send(stage, signal).await, again);
+}
+
+/// A key is the sender's word that it is the same signal: another value is refused, another name
+/// is another signal.
+pub async fn signal_key_with_another_value_is_refused(stage: &Stage) {
+    let run = stage.start(new_run()).await;
+    send(stage, keyed_signal(run, "go", 1, "click-1")).await;
+    let other = stage.store.signal(keyed_signal(run, "go", 2, "click-1")).await;
+    assert_conflict(other, Conflict::KeyInput { run });
+    assert!(!send(stage, keyed_signal(run, "stop", 2, "click-1")).await.was_there);
+}
+
+/// A run that has ended takes no signal, and an unknown one is not found.
+pub async fn signal_to_a_finished_run_is_refused(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    stage.settle(lease, End::Completed(json(1))).await.unwrap();
+    let before = stage.snapshot().await;
+    let late = stage.store.signal(new_signal(lease.run, "go", 1)).await;
+    assert_conflict(late, Conflict::Finished { run: lease.run });
+    stage.assert_unchanged(&before).await;
+    let unknown = stage.store.signal(new_signal(RunId::new(), "go", 1)).await;
+    assert!(matches!(unknown, Err(Error::NotFound)), "{unknown:?}");
+    assert!(matches!(stage.store.inbox(RunId::new(), 0).await, Err(Error::NotFound)));
+}
+
+/// A run that waits for a signal is queued by one; the claim brings it.
+pub async fn signal_wakes_a_run_that_waits_for_one(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    assert_eq!(stage.settle(lease, awaiting(0)).await.unwrap(), Settled::AsSaid);
+    assert_eq!(stage.state(lease.run).await, RunState::Waiting);
+    stage.pass(5);
+    send(stage, new_signal(lease.run, "go", 7)).await;
+    let run = stage.run(lease.run).await;
+    assert_eq!((run.state, run.due_at, run.waits_for), (RunState::Queued, Some(stage.now()), None));
+    let claimed = worker.take_whole(lease.run).await;
+    assert_eq!(values(&claimed.signals), [7]);
+}
+
+/// A run that waits for a time, or for an operator, is not woken by a signal, and keeps it.
+pub async fn signal_leaves_other_waits_alone(stage: &Stage) {
+    let worker = stage.worker().await;
+    for end in [parked_until(Some(stage.in_ms(60_000)), 0), stuck(0)] {
+        let lease = stage.running(&worker).await;
+        stage.settle(lease, end).await.unwrap();
+        let before = stage.run(lease.run).await;
+        send(stage, new_signal(lease.run, "go", 7)).await;
+        let after = stage.run(lease.run).await;
+        assert_eq!((after.state, after.due_at), (before.state, before.due_at));
+        assert_eq!((after.waits_for, after.wakes), (before.waits_for, before.wakes + 1));
+    }
+}
+
+/// A signal that comes between the holder's look and its park is not slept over.
+pub async fn signal_before_the_park_is_not_missed(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let seen = inbox(stage, lease.run, 0).await;
+    send(stage, new_signal(lease.run, "go", 7)).await;
+    assert_eq!(stage.settle(lease, awaiting(seen.wakes)).await.unwrap(), Settled::Queued);
+    assert_eq!(values(&worker.take_whole(lease.run).await.signals), [7]);
+}
+
+/// Who has seen the inbox may park; a cancel that it shows as well is not slept over either.
+pub async fn inbox_tells_marks_with_its_wakes(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    send(stage, new_signal(lease.run, "go", 7)).await;
+    let seen = inbox(stage, lease.run, 0).await;
+    assert!(!seen.cancel_asked && !seen.paused);
+    assert_eq!(stage.settle(lease, awaiting(seen.wakes)).await.unwrap(), Settled::AsSaid);
+    let lease = stage.running(&worker).await;
+    stage.store.cancel(lease.run).await.unwrap();
+    let seen = inbox(stage, lease.run, 0).await;
+    assert_eq!((seen.cancel_asked, seen.wakes), (true, 1));
+}
+
+/// A claim brings the signals that the history does not have, in the order in which they came.
+pub async fn claim_brings_the_signals_not_taken(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    for value in [1, 2, 3] {
+        send(stage, new_signal(lease.run, "go", value)).await;
+    }
+    let taken = entry(1, "$signal/go#2", Entry::Arrived(json(2)));
+    let settle = Settle::new(vec![taken.clone()], End::Released);
+    stage.store.settle(lease, settle).await.unwrap();
+    let claimed = worker.take_whole(lease.run).await;
+    assert_eq!(values(&claimed.signals), [1, 3]);
+    assert_eq!(claimed.history[0].entry, taken.entry);
+}
+
+/// A run that goes on as another hands on what it has not taken.
+pub async fn continuation_takes_the_signals_not_taken(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    for value in [1, 2, 3] {
+        send(stage, new_signal(lease.run, "go", value)).await;
+    }
+    let taken = entry(1, "$signal/go#1", Entry::Arrived(json(1)));
+    let next = RunId::new();
+    let end = End::Continued { run: next, input: json(0) };
+    stage.store.settle(lease, Settle::new(vec![taken], end)).await.unwrap();
+    let claimed = worker.take_whole(next).await;
+    assert_eq!(values(&claimed.signals), [2, 3]);
+    let numbers: Vec<u64> = claimed.signals.iter().map(|signal| signal.no).collect();
+    assert_eq!((numbers, claimed.run.signals), (vec![1, 2], 2));
+    assert_eq!(send(stage, new_signal(next, "go", 4)).await.no, 3);
+}
+
+/// A run takes a bounded number of signals; a repeat is known all the same.
+pub async fn signals_of_a_run_are_bounded(stage: &Stage) {
+    let run = stage.start(new_run()).await;
+    let (mut whole, full) = (whole(stage, run).await, RunId::new());
+    (whole.run.id, whole.run.signals) = (full, SIGNALS_MAX);
+    let last = Signal::of(&keyed_signal(full, "go", 1, "last"), SIGNALS_MAX, stage.now());
+    whole.signals = vec![last];
+    let import = crate::store::Import { runs: vec![whole], dry_run: false };
+    stage.store.portable().unwrap().import(import).await.unwrap();
+    let more = stage.store.signal(new_signal(full, "go", 1)).await;
+    assert_conflict(more, Conflict::SignalsFull { run: full });
+    assert!(send(stage, keyed_signal(full, "go", 1, "last")).await.was_there);
+}
+
+async fn whole(stage: &Stage, run: RunId) -> crate::store::WholeRun {
+    let all = stage.store.portable().unwrap().export(None, 10).await.unwrap();
+    all.into_iter().find(|whole| whole.run.id == run).unwrap()
+}
+
+/// What a signal carries may be any JSON text, and comes out as it went in.
+pub async fn signal_carries_any_text(stage: &Stage) {
+    let run = stage.start(new_run()).await;
+    let body = Json::of("\u{0} ☃ {\"a\": 1}").unwrap();
+    let signal = NewSignal { body: body.clone(), ..new_signal(run, "go", 0) };
+    send(stage, signal).await;
+    assert_eq!(inbox(stage, run, 0).await.signals[0].body, body);
+}

@@ -1,0 +1,98 @@
+//! What comes in for a run while it is held: signals, and marks.
+//!
+//! Owns: hearing of them while a future waits for one. A hint makes it look at once, a timer now
+//! and then, in case a hint was lost. Never delivers; the board does.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{Driver, Stop};
+use crate::store::{self, BoxFuture, Inbox, Store, Topic, Waiter};
+use crate::{RunId, Timestamp};
+
+/// A look at the inbox that is under way, and what leads to the next.
+pub(super) struct Hearing {
+    hint: Waiter,
+    again: Pin<Box<tokio::time::Sleep>>,
+    look: Option<BoxFuture<'static, Result<Inbox, store::Error>>>,
+}
+
+impl Hearing {
+    /// Registers interest, then looks: what comes in between is not missed.
+    fn start(store: &Arc<dyn Store>, run: RunId, after: u64) -> Self {
+        let hint = store.wait(Topic::Run(run));
+        let again = Box::pin(tokio::time::sleep(store.idle_look_every()));
+        let store = Arc::clone(store);
+        let look: BoxFuture<'static, _> = Box::pin(async move { store.inbox(run, after).await });
+        Self { hint, again, look: Some(look) }
+    }
+}
+
+impl Driver {
+    /// Begins to hear of signals when a future waits for one, and stops when none does.
+    pub(super) fn watch_inbox(&mut self) {
+        if !self.board.heeds_signals() {
+            self.hearing = None;
+        } else if self.hearing.is_none() {
+            self.look_at_inbox();
+        }
+    }
+
+    fn look_at_inbox(&mut self) {
+        let store = &self.setting.store;
+        self.hearing = Some(Hearing::start(store, self.lease.run, self.signals_seen));
+    }
+
+    /// Whether a look at the inbox is under way.
+    pub(super) fn is_looking(&self) -> bool {
+        self.hearing.as_ref().is_some_and(|hearing| hearing.look.is_some())
+    }
+
+    /// Looks whether something came in.
+    pub(super) fn poll_inbox(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(hearing) = &mut self.hearing {
+            if let Some(look) = &mut hearing.look {
+                let Poll::Ready(inbox) = look.as_mut().poll(cx) else { return Poll::Pending };
+                hearing.look = None;
+                self.heed_inbox(inbox);
+                return Poll::Ready(());
+            }
+            let hinted = Pin::new(&mut hearing.hint).poll(cx).is_ready();
+            if !hinted && hearing.again.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.look_at_inbox();
+        }
+        Poll::Pending
+    }
+
+    fn heed_inbox(&mut self, inbox: Result<Inbox, store::Error>) {
+        let inbox = match inbox {
+            Ok(inbox) => inbox,
+            Err(error) => {
+                tracing::warn!(run = %self.lease.run, %error, "cannot look for signals; again soon");
+                return;
+            }
+        };
+        // Whoever has seen these wakes has seen the marks too, or a cancel could be slept over.
+        if inbox.cancel_asked {
+            self.control.stop(Stop::Cancel);
+        }
+        self.wakes_seen = self.wakes_seen.max(inbox.wakes);
+        if let Some(last) = inbox.signals.last() {
+            self.signals_seen = last.no;
+        }
+        self.board.arrive(inbox.signals);
+    }
+
+    /// Until when a run that waits for a signal is kept in memory, in case it comes soon. With
+    /// every place of the worker taken it is not: what it waits for may need its place.
+    pub(super) fn linger_until(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if !self.board.heeds_signals() || self.setting.tenure.crew.free() == 0 {
+            return None;
+        }
+        let since = *self.resting_since.get_or_insert(now);
+        Some(since + self.setting.linger).filter(|until| *until > now)
+    }
+}

@@ -1,0 +1,73 @@
+//! Signals: what came in for a run from outside.
+//!
+//! Owns: keeping them, in the order in which they came, and telling a parent of its child's end.
+//! Never delivers one.
+
+use super::*;
+use crate::store::signal::{self, Signalling};
+
+pub(super) fn signal(
+    state: &mut State,
+    new: &NewSignal,
+    now: Timestamp,
+) -> Result<Signalled, Error> {
+    let row = state.row_mut(new.run)?;
+    let there = row.signals.iter().find(|old| old.name == new.name && old.key == new.key);
+    if let Some(there) = there {
+        return signal::met(there, new);
+    }
+    let signalling = signal::signalling(&row.run)?;
+    signal::check_room(&row.run)?;
+    let no = row.keep(new, signalling, now);
+    Ok(Signalled { no, was_there: false, at: now })
+}
+
+/// Tells the parent of a run that has just ended, if it has one that has not ended itself.
+pub(super) fn tell_parent(state: &mut State, run: RunId, now: Timestamp) {
+    let Some(new) = state.runs.get(&run).and_then(|row| signal::of_end(&row.run)) else { return };
+    let Some(parent) = state.runs.get_mut(&new.run) else { return };
+    let told = parent.signals.iter().any(|old| old.name == new.name && old.key == new.key);
+    if !told && let Ok(signalling) = signal::signalling(&parent.run) {
+        parent.keep(&new, signalling, now);
+    }
+}
+
+pub(super) fn inbox(state: &State, run: RunId, after: u64) -> Result<Inbox, Error> {
+    let row = state.row(run)?;
+    let new = row.signals.iter().filter(|signal| signal.no > after);
+    Ok(Inbox {
+        wakes: row.run.wakes,
+        cancel_asked: row.run.cancel_at.is_some(),
+        paused: row.run.paused_at.is_some(),
+        signals: new.cloned().collect(),
+    })
+}
+
+impl Row {
+    fn keep(&mut self, new: &NewSignal, signalling: Signalling, now: Timestamp) -> u64 {
+        self.run.signals += 1;
+        self.signals.push(Signal::of(new, self.run.signals, now));
+        match signalling {
+            Signalling::Queue => self.queue(now),
+            Signalling::Count => self.run.wakes += 1,
+        }
+        self.run.signals
+    }
+
+    /// The signals that are not in the history.
+    pub(super) fn untaken(&self) -> Vec<Signal> {
+        let taken = |signal: &Signal| {
+            let step = signal.recorded_as();
+            self.records.iter().any(|record| record.step == step)
+        };
+        self.signals.iter().filter(|signal| !taken(signal)).cloned().collect()
+    }
+
+    /// Takes over the signals that another run has not taken.
+    pub(super) fn take_over(&mut self, signals: Vec<Signal>) {
+        for (signal, no) in signals.into_iter().zip(1..) {
+            self.signals.push(Signal { no, ..signal });
+            self.run.signals = no;
+        }
+    }
+}

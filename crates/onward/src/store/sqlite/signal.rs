@@ -1,0 +1,133 @@
+//! Signals: what came in for a run from outside.
+//!
+//! Owns: keeping them, in the order in which they came, and telling a parent of its child's end.
+//! Never delivers one.
+
+use rusqlite::{Connection, params};
+
+use super::fault::Fault;
+use super::row::{self, Row, run_blob, signed};
+use super::tx::Tx;
+use crate::store::signal::{self, Signalling};
+use crate::store::{Error, Inbox, NewSignal, Signal, Signalled};
+use crate::{Fingerprint, Json, Run, RunId, Timestamp};
+
+/// Keeps a signal, and wakes the run if it waits for one.
+pub(super) fn signal(tx: &mut Tx<'_>, new: &NewSignal) -> Result<Signalled, Fault> {
+    let row = tx.row(new.run)?;
+    if let Some(there) = same(tx, row.no, new)? {
+        return Ok(signal::met(&there, new)?);
+    }
+    let signalling = signal::signalling(&row.run)?;
+    signal::check_room(&row.run)?;
+    let no = keep(tx, row, new, signalling)?;
+    Ok(Signalled { no, was_there: false, at: tx.now })
+}
+
+/// Tells the parent of a run that has just ended, if it has one that has not ended itself.
+pub(super) fn tell_parent(tx: &mut Tx<'_>, ended: &Run) -> Result<(), Fault> {
+    let Some(new) = signal::of_end(ended) else { return Ok(()) };
+    let Some(parent) = row::by_id(tx.conn, new.run)? else { return Ok(()) };
+    if same(tx, parent.no, &new)?.is_none()
+        && let Ok(signalling) = signal::signalling(&parent.run)
+    {
+        keep(tx, parent, &new, signalling)?;
+    }
+    Ok(())
+}
+
+fn same(tx: &Tx<'_>, run: i64, new: &NewSignal) -> Result<Option<Signal>, Fault> {
+    let sql = include_str!("sql/signal_same.sql");
+    row::first(tx.conn, sql, params![run, new.name, new.key], read)
+}
+
+fn keep(
+    tx: &mut Tx<'_>,
+    mut row: Row,
+    new: &NewSignal,
+    signalling: Signalling,
+) -> Result<u64, Fault> {
+    let no = row.run.signals + 1;
+    add(tx, row.no, &Signal::of(new, no, tx.now))?;
+    row.run.signals = no;
+    match signalling {
+        Signalling::Queue => {
+            row.queue(tx.now);
+            tx.work();
+        }
+        Signalling::Count => row.run.wakes += 1,
+    }
+    row.save(tx.conn)?;
+    tx.changed(row.run.id);
+    Ok(no)
+}
+
+/// Adds a signal's row.
+pub(super) fn add(tx: &Tx<'_>, run: i64, signal: &Signal) -> Result<(), Fault> {
+    let params = params![
+        run,
+        signed(signal.no),
+        signal.name,
+        signal.step,
+        signal.key,
+        signal.fingerprint.0,
+        signal.body.as_str(),
+        signal.at.as_millis()
+    ];
+    tx.execute(include_str!("sql/signal_add.sql"), params)?;
+    Ok(())
+}
+
+/// The signals that are not in the run's history.
+pub(super) fn untaken(conn: &Connection, run: i64) -> Result<Vec<Signal>, Fault> {
+    row::all(conn, include_str!("sql/claim_signals.sql"), [run], read)
+}
+
+/// Lets a run that goes on for another have what that one has not taken.
+pub(super) fn take_over(tx: &Tx<'_>, old: i64, next: i64) -> Result<(), Fault> {
+    let untaken = untaken(tx.conn, old)?;
+    let count = untaken.len() as u64;
+    for (signal, no) in untaken.into_iter().zip(1..) {
+        add(tx, next, &Signal { no, ..signal })?;
+    }
+    if count > 0 {
+        tx.execute(include_str!("sql/continue_signals.sql"), params![next, signed(count)])?;
+    }
+    Ok(())
+}
+
+/// What came in for a run after one of its signals, all of one moment: a look is a transaction.
+pub(super) fn inbox(conn: &Connection, run: RunId, after: u64) -> Result<Inbox, Fault> {
+    let sql = include_str!("sql/inbox.sql");
+    let found = row::first(conn, sql, [run_blob(run)], |row| {
+        let inbox = Inbox {
+            wakes: u64::try_from(row.get::<_, i64>(1)?).map_err(Fault::data)?,
+            cancel_asked: row.get(2)?,
+            paused: row.get(3)?,
+            signals: Vec::new(),
+        };
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(4)?, inbox))
+    })?;
+    let (no, count, mut inbox) = found.ok_or(Error::NotFound)?;
+    if count > signed(after) {
+        inbox.signals = all(conn, no, after)?;
+    }
+    Ok(inbox)
+}
+
+/// A run's signals after one of them.
+pub(super) fn all(conn: &Connection, run: i64, after: u64) -> Result<Vec<Signal>, Fault> {
+    row::all(conn, include_str!("sql/signals.sql"), params![run, signed(after)], read)
+}
+
+fn read(row: &rusqlite::Row<'_>) -> Result<Signal, Fault> {
+    Ok(Signal {
+        no: u64::try_from(row.get::<_, i64>(0)?).map_err(Fault::data)?,
+        name: row.get(1)?,
+        step: row.get(2)?,
+        key: row.get(3)?,
+        fingerprint: Fingerprint(row.get(4)?),
+        body: Json::stored(row.get::<_, String>(5)?),
+        at: Timestamp::from_millis(row.get(6)?),
+    })
+}

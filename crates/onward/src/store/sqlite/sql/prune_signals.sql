@@ -1,0 +1,3 @@
+-- Deletes a pruned run's signals.
+delete from onward_signals
+where run = ?1

@@ -1,0 +1,223 @@
+//! Waiting for signals.
+
+use std::time::Duration;
+
+use onward::{Code, Ctx, Entry, Failure, Onward, RunState, Worker, Workflow};
+
+use crate::stores::{on_each_store, until_state};
+
+const ASK: Workflow<(), String> = Workflow::named("ask");
+
+/// A lingering time that parks a run as good as at once.
+const NO_LINGER: Duration = Duration::from_millis(1);
+
+async fn ask(ctx: Ctx, (): ()) -> Result<String, Failure> {
+    ctx.signal::<String>("answer").await
+}
+
+async fn serve(onward: &Onward, linger: Duration) -> Worker {
+    onward.worker().serve(ASK, ask).linger(linger).start().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_signal_reaches_a_run_that_lingers() {
+    on_each_store(async |onward| {
+        let worker = serve(&onward, Duration::from_secs(60)).await;
+        let run = onward.start(ASK, &()).await.unwrap();
+        until_state(&run, RunState::Running).await;
+        run.signal("answer", "yes").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "yes");
+        assert_eq!(run.status().await.unwrap().attempt, 1, "it was never parked");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_signal_wakes_a_parked_run() {
+    on_each_store(async |onward| {
+        let worker = serve(&onward, NO_LINGER).await;
+        let run = onward.start(ASK, &()).await.unwrap();
+        until_state(&run, RunState::Waiting).await;
+        assert_eq!(run.why().await.unwrap().to_string(), "It waits for the signal \"answer\".");
+        run.signal("answer", "yes").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "yes");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_signal_sent_before_anybody_waits_is_kept() {
+    on_each_store(async |onward| {
+        let run = onward.start(ASK, &()).await.unwrap();
+        run.signal("answer", "early").await.unwrap();
+        let worker = serve(&onward, NO_LINGER).await;
+        assert_eq!(run.result().await.unwrap(), "early");
+        let history = run.history().await.unwrap();
+        assert_eq!(history[0].step, "$signal/answer#1");
+        assert!(matches!(history[0].entry, Entry::Arrived(_)));
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_signal_after_the_end_is_refused() {
+    on_each_store(async |onward| {
+        let worker = serve(&onward, NO_LINGER).await;
+        let run = onward.start(ASK, &()).await.unwrap();
+        run.signal("answer", "yes").key("click").await.unwrap();
+        run.result().await.unwrap();
+        let late = run.signal("answer", "no").await.unwrap_err();
+        assert_eq!((late.code(), late.run()), (Code::RunFinished, Some(run.id())));
+        // The same click again is not late: it was delivered.
+        run.signal("answer", "yes").key("click").await.unwrap();
+        let other = run.signal("answer", "no").key("click").await.unwrap_err();
+        assert_eq!(other.code(), Code::KeyConflict);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const TWICE: Workflow<(), Vec<Option<u32>>> = Workflow::named("twice");
+
+/// The second wait's limit has passed when the first one's answer comes late.
+async fn twice(ctx: Ctx, (): ()) -> Result<Vec<Option<u32>>, Failure> {
+    let short = Duration::from_millis(30);
+    let first = ctx.signal::<u32>("number").timeout(short).await?;
+    let second = ctx.signal::<u32>("number").timeout(Duration::from_secs(60)).await?;
+    Ok(vec![first, second])
+}
+
+#[tokio::test]
+async fn a_wait_with_a_limit_gives_nothing_when_it_is_over() {
+    on_each_store(async |onward| {
+        let worker = onward.worker().serve(TWICE, twice).linger(NO_LINGER).start().await.unwrap();
+        let run = onward.start(TWICE, &()).await.unwrap();
+        let timer = async {
+            loop {
+                let history = run.history().await.unwrap();
+                if history.iter().any(|record| record.step == "$timeout/number") {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), timer).await.unwrap();
+        run.signal("number", &7).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), [None, Some(7)]);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const LOOP: Workflow<u32, u32> = Workflow::named("loop");
+
+async fn count(ctx: Ctx, sum: u32) -> Result<u32, Failure> {
+    match ctx.signal::<u32>("add").await? {
+        0 => Ok(sum),
+        number => ctx.continue_as(&(sum + number)),
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_as_another_loses_no_signal() {
+    on_each_store(async |onward| {
+        let worker = onward.worker().serve(LOOP, count).linger(NO_LINGER).start().await.unwrap();
+        let run = onward.start(LOOP, &0).await.unwrap();
+        for number in [1, 2, 3, 4, 0] {
+            run.signal("add", &number).await.unwrap();
+        }
+        assert_eq!(run.result().await.unwrap(), 10);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_does_not_fit_the_type_stops_the_run_visibly() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = serve(&onward, NO_LINGER).await;
+    let run = onward.start(ASK, &()).await.unwrap();
+    run.signal("answer", &42).await.unwrap();
+    until_state(&run, RunState::Waiting).await;
+    let why = run.why().await.unwrap().to_string();
+    assert!(why.contains("type_mismatch"), "{why}");
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_a_run_that_waits_for_a_signal() {
+    on_each_store(async |onward| {
+        for linger in [NO_LINGER, Duration::from_secs(60)] {
+            let worker = serve(&onward, linger).await;
+            let run = onward.start(ASK, &()).await.unwrap();
+            let state = if linger == NO_LINGER { RunState::Waiting } else { RunState::Running };
+            until_state(&run, state).await;
+            run.cancel().await.unwrap();
+            assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+            worker.shutdown().await.unwrap();
+        }
+    })
+    .await;
+}
+
+const CONFIRM: Workflow<(), Option<String>> = Workflow::named("confirm");
+
+#[tokio::test]
+async fn a_callback_is_answered_once() {
+    on_each_store(async |onward| {
+        let (tokens, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        let confirm = move |ctx: Ctx, (): ()| {
+            let tokens = tokens.clone();
+            async move {
+                let callback = ctx.callback::<String>().await?;
+                let token = callback.token();
+                ctx.step("ask", async |_| Ok::<_, Failure>(tokens.send(token.clone())?)).await?;
+                callback.result().await
+            }
+        };
+        let worker = onward.worker().serve(CONFIRM, confirm).linger(NO_LINGER);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(CONFIRM, &()).await.unwrap();
+        let token = asked.recv().await.unwrap();
+        assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.'), "{token}");
+        until_state(&run, RunState::Waiting).await;
+        let guessed = format!("{}0", &token[..token.len() - 1]);
+        for unknown in ["", "x.1.y", &guessed, &token[1..]] {
+            if unknown != token {
+                let refused = onward.resolve(unknown, "no").await.unwrap_err();
+                assert_eq!(refused.code(), Code::CallbackUnknown, "{unknown}");
+            }
+        }
+        onward.resolve(&token, "yes").await.unwrap();
+        onward.resolve(&token, "yes").await.unwrap();
+        let other = onward.resolve(&token, "no").await.unwrap_err();
+        assert_eq!(other.code(), Code::CallbackUsed);
+        assert_eq!(run.result().await.unwrap().as_deref(), Some("yes"));
+        let forged = run.signal("$callback/1", "no").await.unwrap_err();
+        assert_eq!(forged.code(), Code::InvalidName);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const HURRY: Workflow<(), (String, Option<u32>)> = Workflow::named("hurry");
+
+#[tokio::test]
+async fn a_callback_expires() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let hurry = async |ctx: Ctx, (): ()| {
+        let callback = ctx.callback::<u32>().valid_for(Duration::from_millis(20)).await?;
+        let token = callback.token();
+        Ok::<_, Failure>((token, callback.result().await?))
+    };
+    let worker = onward.worker().serve(HURRY, hurry).start().await.unwrap();
+    let run = onward.start(HURRY, &()).await.unwrap();
+    let (token, answer) = run.result().await.unwrap();
+    assert_eq!(answer, None);
+    let late = onward.resolve(&token, &1).await.unwrap_err();
+    assert_eq!(late.code(), Code::CallbackExpired);
+    worker.shutdown().await.unwrap();
+}
