@@ -59,7 +59,7 @@ impl<T: DeserializeOwned> CallbackFuture<'_, T> {
     /// [`Callback::result`] give nothing then.
     pub fn valid_for(self, time: Duration) -> Self {
         let expires_at = self.board.now() + time.min(DURATION_MAX);
-        let ctx = Ctx::new(Arc::clone(&self.board));
+        let ctx = Ctx::new(Arc::clone(&self.board), None);
         let number = self.number;
         drop(self);
         Self::issued(&ctx, number, Some(expires_at))
