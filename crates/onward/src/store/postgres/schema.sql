@@ -253,7 +253,9 @@ function start_one(p_now bigint, p_id uuid, p_workflow text, p_input text, p_fin
 
 function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[], c_id uuid[], c_parent uuid[], c_worker uuid[], c_attempt integer[], c_step text[], c_detached boolean[]) returns TABLE(id uuid, claimed boolean, at bigint);
 
-function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint);
+function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint, p_children_limit integer) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint, children uuid[]);
+
+function sweep_children(p_limit integer) returns uuid[];
 
 function sweep_late(p_now bigint, p_limit integer) returns uuid[];
 

@@ -129,6 +129,12 @@ where finished_at is not null;
 CREATE INDEX onward_runs_key on onward_runs (key, id)
 where key is not null;
 
+CREATE INDEX onward_runs_child on onward_runs (parent, id)
+where parent is not null and finished_at is null and detached = 0;
+
+CREATE INDEX onward_runs_cascades on onward_runs (id)
+where cascades is not null;
+
 CREATE TABLE onward_schedules (
     name text primary key,
     spec text not null,
@@ -152,11 +158,6 @@ CREATE TABLE onward_schedules (
 
 CREATE INDEX onward_schedules_due on onward_schedules (next_at)
 where paused_at is null and next_at is not null;
-CREATE INDEX onward_runs_child on onward_runs (parent, id)
-where parent is not null and finished_at is null and detached = 0;
-
-CREATE INDEX onward_runs_cascades on onward_runs (id)
-where cascades is not null;
 
 CREATE TABLE onward_schema (
     version integer not null
