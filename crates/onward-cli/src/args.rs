@@ -15,6 +15,7 @@ use crate::output::Format;
 use crate::problem::{Exit, Problem};
 use crate::prune::PruneArgs;
 use crate::runs::RunsCommand;
+use crate::schedules::SchedulesCommand;
 use crate::signals::SignalsCommand;
 use crate::start::StartArgs;
 
@@ -34,6 +35,7 @@ Examples:
   onward runs show ID                      its steps, and why it is not running
   onward runs list --state failed -o ids | onward runs retry -
   onward start index-attachment --from attachments.jsonl --key-field id
+  onward schedules put nightly-report report --cron '0 3 * * *' --time-zone Europe/Berlin
 
 Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 no or failed,
 2 usage, 3 not found, 4 the store cannot be used."
@@ -76,6 +78,8 @@ enum Command {
     #[command(subcommand)]
     Keys(KeysCommand),
     #[command(subcommand)]
+    Schedules(SchedulesCommand),
+    #[command(subcommand)]
     Signals(SignalsCommand),
     Start(StartArgs),
     Prune(PruneArgs),
@@ -104,6 +108,7 @@ impl Args {
             Command::Demo(demo) => demo.execute(&self.global).await,
             Command::Runs(runs) => runs.execute(&self.global).await,
             Command::Keys(keys) => keys.execute(&self.global).await,
+            Command::Schedules(schedules) => schedules.execute(&self.global).await,
             Command::Signals(signals) => signals.execute(&self.global).await,
             Command::Start(start) => start.execute(&self.global).await,
             Command::Prune(prune) => prune.execute(&self.global).await,

@@ -1,4 +1,4 @@
-//! `onward copy`: every run of a store into another, for when the first is outgrown.
+//! `onward copy`: every run and schedule of a store into another, for when the first is outgrown.
 //!
 //! Owns: the interrupt, and what is said about the copy. The library refuses, copies, compares and
 //! counts.
@@ -15,11 +15,11 @@ use crate::problem::{Exit, Problem, print_error, print_note};
 use crate::progress::Progress;
 use crate::{open, text};
 
-/// Copies every run of a store into another
+/// Copies every run and every schedule of a store into another
 ///
 /// Takes along all that belongs to a run: its input, output and tags, its history with voided
 /// records, its attempts, its key with what it suppressed, and what it waits for. The source is
-/// not changed, and neither is a run that is in the destination.
+/// not changed, and neither is what is in the destination.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,8 +36,8 @@ is taken along, and other changes stop it where it sees them, but nobody can see
 after its last look.
 
 It can be interrupted: the same command goes on, and passes over what is there and the same. A run
-that is there and differs, or whose key another run has there, stops it with both named; then copy
-into an empty store. Each batch is one transaction, so no run is ever there in part.
+or a schedule that is there and differs, or a run whose key another run has there, stops it and is
+named; then copy into an empty store. Each batch is one transaction, so no run is ever there in part.
 
 At the end every run is read from the source again and compared with the destination, whole, and
 the source is counted once more. Only then does it say that nothing is lost.
@@ -129,6 +129,9 @@ impl CopyArgs {
         let (records, keys) = (text::count(records, "record"), text::count(keys, "key"));
         let duplicates = text::count(duplicates, "suppressed start");
         writeln!(out, "  {records}, {keys}, {duplicates}, {}", text::bytes(bytes))?;
+        if copied.schedules > 0 {
+            writeln!(out, "  {}", text::count(copied.schedules, "schedule"))?;
+        }
         if copied.verified {
             let all = text::count(copied.runs.values().sum(), "run");
             writeln!(out, "nothing lost: {all} compared, the same in both stores")?;

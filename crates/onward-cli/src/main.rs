@@ -9,6 +9,7 @@ mod demo;
 mod keys;
 mod prune;
 mod runs;
+mod schedules;
 mod signals;
 mod start;
 

@@ -19,7 +19,7 @@ pub(crate) enum Exit {
     No = 1,
     /// It was called in a way that makes no sense.
     Usage = 2,
-    /// There is no such run or key.
+    /// There is no such run, key or schedule.
     NotFound = 3,
     /// The store cannot be opened or does not answer.
     Unavailable = 4,
@@ -92,7 +92,7 @@ pub(crate) fn print_note(note: &dyn fmt::Display) {
 
 fn exit_of(code: Code) -> Exit {
     match code {
-        Code::RunNotFound | Code::KeyNotFound => Exit::NotFound,
+        Code::RunNotFound | Code::KeyNotFound | Code::ScheduleNotFound => Exit::NotFound,
         Code::InvalidStorePath
         | Code::StoreUnavailable
         | Code::StoreLocked
@@ -107,6 +107,7 @@ fn exit_of(code: Code) -> Exit {
         | Code::InvalidName
         | Code::InvalidId
         | Code::InvalidOption
+        | Code::InvalidSchedule
         | Code::NulCharacter
         | Code::NotSerializable
         | Code::PayloadTooLarge => Exit::Usage,

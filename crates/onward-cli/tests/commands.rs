@@ -26,6 +26,14 @@ fn a_command_that_looks_creates_no_database() {
         &["keys", "step", "k"],
         &["keys", "release", "k"],
         &["prune", "--older-than", "1d"],
+        &["schedules", "list"],
+        &["schedules", "show", "s"],
+        &["schedules", "next", "s"],
+        &["schedules", "pause", "s"],
+        &["schedules", "resume", "s"],
+        &["schedules", "trigger", "s"],
+        &["schedules", "remove", "s"],
+        &["schedules", "backfill", "s", "--from", "2026-01-01T00:00:00Z"],
     ] {
         let ended = place.onward(args);
         assert_eq!(ended.code, 4, "{args:?}: {}", ended.stderr);
@@ -45,6 +53,13 @@ fn what_does_not_exist_is_exit_3() {
         &["runs", "cancel", NOBODY],
         &["runs", "retry", NOBODY],
         &["keys", "show", "w", "no-such-key"],
+        &["schedules", "show", "no-such-schedule"],
+        &["schedules", "next", "no-such-schedule"],
+        &["schedules", "pause", "no-such-schedule"],
+        &["schedules", "resume", "no-such-schedule"],
+        &["schedules", "trigger", "no-such-schedule"],
+        &["schedules", "remove", "no-such-schedule"],
+        &["schedules", "backfill", "no-such-schedule", "--from", "2026-01-01T00:00:00Z"],
         &["signals", "send", NOBODY, "go"],
         &["keys", "step", "no-such-key"],
         &["keys", "release", "no-such-key"],
@@ -76,6 +91,18 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
         &["prune", "--older-than", "30d", "--state", "queued"],
         &["--store", "mysql://localhost", "runs", "list"],
         &["-o", "ids", "prune", "--older-than", "30d"],
+        &["schedules", "put", "s", "w"],
+        &["schedules", "put", "s", "w", "--cron", "0 3 * *"],
+        &["schedules", "put", "s", "w", "--cron", "0 0 30 2 *"],
+        &["schedules", "put", "s", "w", "--cron", "0 3 * * *", "--time-zone", "Mars/Base"],
+        &["schedules", "put", "s", "w", "--cron", "0 3 * * *", "--every", "1h"],
+        &["schedules", "put", "s", "w", "--every", "1h", "--time-zone", "UTC"],
+        &["schedules", "put", "s", "w", "--every", "10ms"],
+        &["schedules", "put", "s", "w", "--every", "1h", "--input", "{oops"],
+        &["schedules", "put", "s", "w", "--every", "1h", "--overlap", "maybe"],
+        &["schedules", "put", "s", "w", "--every", "1h", "--catch-up", "all"],
+        &["schedules", "next", "s", "--count", "0"],
+        &["-o", "ids", "schedules", "backfill", "s", "--from", "2026-01-01T00:00:00Z"],
     ] {
         let ended = place.onward(args);
         assert_eq!(ended.code, 2, "{args:?}: {}", ended.stderr);

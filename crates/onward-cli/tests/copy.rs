@@ -252,3 +252,28 @@ fn until(mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+#[test]
+fn schedules_are_in_the_copy_and_one_that_differs_stops_it() {
+    let place = Place::new();
+    let put = |every: &str| {
+        let put = ["schedules", "put", "hourly", "w", "--every", every, "--tag", "tenant=acme"];
+        assert_eq!(place.onward(&put).code, 0);
+    };
+    put("1h");
+    assert_eq!(place.onward(&["schedules", "trigger", "hourly"]).code, 0);
+    assert_eq!(place.onward(&["schedules", "pause", "hourly"]).code, 0);
+    let first = copy(&place, &[]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    assert!(first.stdout.contains("\n  1 schedule\n"), "{}", first.stdout);
+    let show = ["schedules", "list", "-o", "json"];
+    assert_eq!(on_copy(&place, &show).stdout, place.onward(&show).stdout);
+    let again = copy(&place, &["-o", "json"]);
+    assert_eq!((shown(&again)["schedules"].as_u64(), again.code), (Some(1), 0));
+
+    put("2h");
+    let refused = copy(&place, &[]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("copy_conflict"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("schedule \"hourly\""), "{}", refused.stderr);
+}

@@ -54,11 +54,15 @@ mod key;
 pub mod limits;
 mod model;
 mod retry;
+#[cfg(feature = "schedules")]
+mod schedule;
 mod test_clock;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod workflow;
 
+#[cfg(feature = "schedules")]
+pub use client::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use client::{
     Copied, CopyProgress, CopyTo, Held, Once, Onward, Open, Progress, Refusal, RunHandle,
     SendSignal, Start, StartMany, StartedMany,
@@ -73,11 +77,14 @@ pub use failure::{Failure, FailureData};
 pub use id::{RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
-pub use model::{CodeChange, Entry, OnConflict, Parent, Record, RecordKind, Run, RunState, Waits};
+pub use model::{
+    CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Parent, Record, RecordKind, Run,
+    RunState, Schedule, ScheduleSpec, Waits,
+};
 pub use retry::Retry;
 pub use store::{
-    Duplicate, Duplicates, Filter, KeyState, Prune, Query, RunPage, Stats, StepKey, StepKeyPage,
-    WorkerInfo,
+    Duplicate, Duplicates, Filter, KeyState, Occurred, Prune, Query, RunPage, SchedulePage, Stats,
+    StepKey, StepKeyPage, WorkerInfo,
 };
 pub use test_clock::TestClock;
 pub use why::{Why, why};
@@ -94,6 +101,10 @@ pub use tokio_postgres;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 mod guide {}
+
+#[cfg(all(doctest, feature = "schedules"))]
+#[doc = include_str!("../../../docs/schedules.md")]
+mod schedules {}
 
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../../docs/testing.md")]

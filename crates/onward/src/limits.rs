@@ -186,6 +186,28 @@ pub const REFUSALS_KEPT_MAX: usize = 100;
 /// HTML error page must not fill a history.
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
+/// The shortest distance between two times of a schedule: a second, as a cron pattern has it. What
+/// comes more often is a loop with [`Ctx::sleep`](crate::Ctx::sleep).
+pub const SCHEDULE_EVERY_MIN: Duration = Duration::from_secs(1);
+
+/// How late a time of a schedule may be fired and still count as on time: longer than the takeover
+/// from a worker that died, so that a death alone makes nothing missed.
+pub const SCHEDULE_GRACE: Duration = Duration::from_secs(15);
+
+/// The most missed times of a schedule that are caught up: a day by the minute, or four years by
+/// the day; for more there is a backfill.
+pub const SCHEDULE_CATCH_UP_MAX: u32 = 1_500;
+
+/// Runs that one firing of a schedule starts in a transaction; further ones follow in the next. Each
+/// asks a few questions, and whoever changes the schedule waits for them.
+pub const SCHEDULE_FIRE_MAX: usize = 50;
+
+/// Due schedules that a worker reads at once: each comes with its input.
+pub const SCHEDULES_DUE_MAX: usize = 32;
+
+/// Times that one look ahead at a schedule gives: a screenful, whatever is asked for.
+pub const SCHEDULE_NEXT_MAX: usize = 100;
+
 /// Points at which a check of retry safety lets a process die: each costs about a millisecond, and a
 /// workflow with more of them is better checked with a smaller input.
 pub const CHECK_POINTS_MAX: usize = 2_000;

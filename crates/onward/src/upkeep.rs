@@ -1,6 +1,6 @@
 //! Upkeep: what every worker does for all.
 //!
-//! Owns: the rhythm of sweeping. Never judges others before its own lease has been steady for
+//! Owns: the rhythm of sweeping, and that schedules are fired beside it. Never judges others before its own lease has been steady for
 //! one lease, so that after an outage nobody takes everybody's runs.
 
 use std::sync::Arc;
@@ -17,8 +17,18 @@ const SWEEP_EVERY_MAX: Duration = Duration::from_secs(1);
 /// How long after a lease expired its worker is looked at: clocks are not exact.
 const AFTER_EXPIRY: Duration = Duration::from_millis(100);
 
+/// Sweeps and fires schedules for as long as the tenure lasts.
+pub(crate) async fn keep_up(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Duration) {
+    // In a task of its own, which ends with this one: whatever befalls it, sweeping goes on.
+    #[cfg(feature = "schedules")]
+    let mut firing = tokio::task::JoinSet::new();
+    #[cfg(feature = "schedules")]
+    firing.spawn(crate::schedule::keep_firing(Arc::clone(&store), Arc::clone(&tenure)));
+    sweep(store, tenure, lease).await;
+}
+
 /// Sweeps for as long as the tenure lasts; the first time at once.
-pub(crate) async fn sweep(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Duration) {
+async fn sweep(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Duration) {
     let pause = (lease / 4).min(SWEEP_EVERY_MAX);
     while !tenure.is_over() {
         let mut wait = pause;

@@ -2,15 +2,19 @@
 //! work is noticed.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onward::conformance::stage::{LEASE_MS, Stage, Worker, done, json, keyed, new_run, parked};
 use onward::conformance::{LossyStore, stage::BUILD};
-use onward::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX};
-use onward::store::{End, MemoryStore, Prune, Store};
-use onward::{Code, Copied, Ctx, Failure, OnConflict, Onward, RunId, RunState, Workflow};
+use onward::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX, SCHEDULES_DUE_MAX};
+use onward::store::{End, ImportSchedule, MemoryStore, Prune, PutSchedule, Store};
+use onward::{
+    CatchUp, Code, Copied, Ctx, Failure, OnConflict, Onward, Overlap, RunId, RunState,
+    ScheduleSpec, Workflow,
+};
 
 #[cfg(feature = "postgres")]
 mod database;
@@ -436,5 +440,80 @@ mod postgres {
         assert_eq!(file.copy_to(&back).await.unwrap().existing, u64::from(count));
         let run = server.start(INDEX, &4).key("item-4").await.unwrap();
         assert_eq!(run.status().await.unwrap().state, RunState::Waiting);
+    }
+}
+
+fn nightly(stage: &Stage) -> PutSchedule {
+    PutSchedule {
+        name: "nightly".to_owned(),
+        spec: ScheduleSpec::Every { every_ms: 3_600_000, anchor: stage.now() },
+        workflow: "report".to_owned(),
+        input: json(1),
+        queue: "default".to_owned(),
+        priority: 0,
+        timeout_ms: None,
+        tags: BTreeMap::new(),
+        overlap: Overlap::Skip,
+        catch_up: CatchUp::One,
+        next_at: Some(stage.in_ms(3_600_000)),
+    }
+}
+
+#[tokio::test]
+async fn schedules_are_copied_and_compared() {
+    let (from, to) = two().await;
+    let (source, copy_of) = (from.store.schedules().unwrap(), to.store.schedules().unwrap());
+    for number in 0..SCHEDULES_DUE_MAX + 3 {
+        let put = PutSchedule { name: format!("s{number:03}"), ..nightly(&from) };
+        source.put_schedule(put).await.unwrap();
+    }
+    source.pause_schedule("s001".to_owned()).await.unwrap();
+    from.start(new_run()).await;
+    from.pass(60_000);
+
+    let dry = onward(&from).copy_to(&onward(&to)).dry_run().await.unwrap();
+    assert_eq!(dry.schedules as usize, SCHEDULES_DUE_MAX + 3);
+    assert!(to.snapshot().await.schedules.is_empty());
+    // An earlier copy got as far as the first one.
+    let schedule = source.get_schedule("s000".to_owned()).await.unwrap().unwrap();
+    copy_of.import_schedule(ImportSchedule { schedule, dry_run: false }).await.unwrap();
+    let copied = copy(&from, &to).await.unwrap();
+    assert!(copied.verified);
+    assert_eq!((copied.copied, copied.schedules), (1, dry.schedules));
+    assert_eq!(to.snapshot().await.schedules, from.snapshot().await.schedules);
+    assert_eq!(copy(&from, &to).await.unwrap().copied, 0, "again, and nothing is new");
+}
+
+#[tokio::test]
+async fn a_schedule_that_differs_in_the_destination_is_refused() {
+    let (from, to) = two().await;
+    from.store.schedules().unwrap().put_schedule(nightly(&from)).await.unwrap();
+    let other = PutSchedule { priority: 7, ..nightly(&to) };
+    to.store.schedules().unwrap().put_schedule(other).await.unwrap();
+    let before = to.snapshot().await;
+    let error = copy(&from, &to).await.unwrap_err();
+    assert_eq!(error.code(), Code::CopyConflict);
+    assert!(error.to_string().contains("schedule \"nightly\""), "{error}");
+    to.assert_unchanged(&before).await;
+}
+
+#[tokio::test]
+async fn a_schedule_that_changes_or_goes_meanwhile_is_noticed() {
+    for removed in [false, true] {
+        let (from, to) = two().await;
+        let source = from.store.clone();
+        source.schedules().unwrap().put_schedule(nightly(&from)).await.unwrap();
+        from.start(new_run()).await;
+        // The first pass has copied it when the second begins.
+        let refused = copy_while(&from, &to, move |pass| {
+            let schedules = source.schedules().unwrap();
+            match (pass, removed) {
+                (2, true) => drop(schedules.remove_schedule("nightly".to_owned())),
+                (2, false) => drop(schedules.pause_schedule("nightly".to_owned())),
+                _ => {}
+            }
+        });
+        let error = refused.await.unwrap_err();
+        assert_eq!(error.code(), Code::StoreChanged, "{error}");
     }
 }

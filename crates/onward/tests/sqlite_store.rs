@@ -132,9 +132,9 @@ fn a_newer_schema_is_refused_and_named() {
     let error = SqliteStore::open(temp.path()).unwrap_err();
     assert_eq!(error.code(), Code::SchemaTooNew);
     assert!(error.to_string().contains("99"), "{error}");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/sqlite/migrations");
-    let known = format!("knows {}", std::fs::read_dir(folder).unwrap().count());
-    assert!(error.to_string().contains(&known), "{error}");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite/migrations");
+    let migrations = std::fs::read_dir(folder).unwrap().count();
+    assert!(error.to_string().contains(&format!("knows {migrations}.")), "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Copying a store into another: for when one machine is no longer enough.
 //!
-//! Owns: [`CopyTo`]: that nobody serves either store, that every run is taken along, and that this
-//! was counted. Never changes the source, and never a run that is in the destination.
+//! Owns: [`CopyTo`]: that nobody serves either store, that every run and every schedule is taken
+//! along, and that this was counted. Never changes the source, and never what is in the destination.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX};
+use crate::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX, SCHEDULES_DUE_MAX};
 use crate::store::{
-    self, Conflict, Import, Imported, Portable, Stats, Store, WholeRun, WorkerInfo,
+    self, Conflict, Import, ImportSchedule, Imported, Portable, ScheduleImported, Stats, Store,
+    WholeRun, WorkerInfo,
 };
 use crate::{Code, Error, RunId, RunState, Timestamp};
 
@@ -61,6 +62,8 @@ pub struct Copied {
     pub step_keys: u64,
     /// Suppressed starts that are kept in detail with these runs.
     pub duplicates: u64,
+    /// Schedules of the source, all of which are in the destination.
+    pub schedules: u64,
     /// Bytes of payload of all this.
     pub bytes: u64,
     /// Workers of the source that are not marked lost, but whose lease has expired: they were
@@ -76,6 +79,8 @@ pub struct Copied {
 struct Pass {
     number: u32,
     imported: Imported,
+    /// Schedules that were added.
+    schedules_new: u64,
     /// Runs by state, as they stand in the source.
     states: BTreeMap<RunState, u64>,
     copied: Copied,
@@ -104,11 +109,16 @@ impl CopyTo {
         let before = unserved(self.from.as_ref(), "source").await?;
         unserved(self.to.as_ref(), "destination").await?;
         let total = before.runs.values().sum();
-        let (mut copied, mut existing) = (0, 0);
+        let (mut copied, mut existing, mut schedules) = (0, 0, 0);
         for number in 1..=COPY_PASSES_MAX {
             let mut pass = self.pass(number, total).await?;
             self.copy_keys(&mut pass).await?;
             copied += pass.imported.new;
+            if pass.copied.schedules < schedules {
+                let about = "a schedule was removed from the source meanwhile";
+                return Err(Error::new(Code::StoreChanged).about(about));
+            }
+            schedules = pass.copied.schedules;
             if number == 1 {
                 existing = pass.imported.there;
             }
@@ -117,7 +127,8 @@ impl CopyTo {
             if self.dry_run {
                 return Ok(done);
             }
-            if pass.imported.new == 0 && !pass.new_keys {
+            let nothing_new = pass.imported.new == 0 && pass.schedules_new == 0;
+            if nothing_new && !pass.new_keys {
                 unserved(self.to.as_ref(), "destination").await?;
                 let after = unserved(self.from.as_ref(), "source").await?;
                 check_unchanged(&before, &after, &pass.states)?;
@@ -134,7 +145,7 @@ impl CopyTo {
         let mut after = None;
         loop {
             let runs = portable(self.from.as_ref())?.export(after, COPY_BATCH_MAX).await?;
-            let Some(last) = runs.last() else { return Ok(pass) };
+            let Some(last) = runs.last() else { break };
             after = Some(last.run.id);
             let now = self.from.clock().now();
             let runs: Vec<_> = runs.into_iter().map(|whole| pass.count(whole, now)).collect();
@@ -144,6 +155,27 @@ impl CopyTo {
             pass.imported.there += imported.there;
             if let Some(on_progress) = &mut self.on_progress {
                 on_progress(pass.progress(total));
+            }
+        }
+        self.copy_schedules(&mut pass).await?;
+        Ok(pass)
+    }
+
+    /// Goes through the schedules of the source, after its runs: what a schedule knows of its latest
+    /// run is there before it.
+    async fn copy_schedules(&mut self, pass: &mut Pass) -> Result<(), Error> {
+        let Some(from) = self.from.schedules() else { return Ok(()) };
+        let mut after = None;
+        loop {
+            let page = from.list_schedules(after.take(), SCHEDULES_DUE_MAX).await?;
+            let Some(last) = page.schedules.last() else { return Ok(()) };
+            after = Some(last.name.clone());
+            for schedule in page.schedules {
+                pass.copied.schedules += 1;
+                pass.copied.bytes += schedule.input.as_str().len() as u64;
+                let import = ImportSchedule { schedule, dry_run: self.dry_run };
+                let imported = take_in_schedule(self.to.as_ref(), import, pass.number).await?;
+                pass.schedules_new += u64::from(imported == ScheduleImported::New);
             }
         }
     }
@@ -268,6 +300,28 @@ async fn take_in(to: &dyn Portable, import: Import, pass: u32) -> Result<Importe
         error => Error::from(error),
     };
     to.import(import).await.map_err(refused)
+}
+
+/// Imports a schedule, and says in the terms of a copy why not.
+async fn take_in_schedule(
+    to: &dyn Store,
+    import: ImportSchedule,
+    pass: u32,
+) -> Result<ScheduleImported, Error> {
+    let name = import.schedule.name.clone();
+    let unsupported = || Error::new(Code::SchedulesUnsupported).about(format!("{to:?}"));
+    match to.schedules().ok_or_else(unsupported)?.import_schedule(import).await? {
+        ScheduleImported::Differs if pass == 1 => {
+            let about =
+                format!("schedule {name:?} is in the destination, and is not the same there");
+            Err(Error::new(Code::CopyConflict).about(about))
+        }
+        ScheduleImported::Differs => {
+            let about = format!("schedule {name:?} was copied, and is no longer the same in both");
+            Err(Error::new(Code::StoreChanged).about(about))
+        }
+        imported => Ok(imported),
+    }
 }
 
 impl IntoFuture for CopyTo {

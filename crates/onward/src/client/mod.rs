@@ -12,6 +12,8 @@ mod inside;
 mod inside_postgres;
 mod once;
 mod open;
+#[cfg(feature = "schedules")]
+mod schedule;
 mod signal;
 #[cfg(feature = "postgres")]
 mod signal_postgres;
@@ -26,6 +28,8 @@ pub use copy::{Copied, CopyProgress, CopyTo};
 pub use handle::RunHandle;
 pub use once::{Held, Once};
 pub use open::Open;
+#[cfg(feature = "schedules")]
+pub use schedule::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use signal::SendSignal;
 pub use start::Start;
 pub use start_many::{Progress, Refusal, StartMany, StartedMany};

@@ -316,8 +316,7 @@ impl StartOptions {
         input: Json,
         key: Option<(Key, Fingerprint)>,
     ) -> Result<NewRun, Error> {
-        check_names(&workflow, &self.queue)?;
-        self.check_tags()?;
+        self.check(&workflow)?;
         if let Some((key, _)) = &key {
             key.check()?;
         }
@@ -341,6 +340,11 @@ impl StartOptions {
             parent: None,
             claimant: None,
         })
+    }
+
+    pub(super) fn check(&self, workflow: &str) -> Result<(), Error> {
+        check_names(workflow, &self.queue)?;
+        self.check_tags()
     }
 
     fn check_tags(&self) -> Result<(), Error> {

@@ -49,6 +49,7 @@ pub mod child;
 pub mod claim;
 pub mod continuation;
 pub mod crash;
+pub mod firing;
 pub mod key;
 pub mod lease;
 pub mod list;
@@ -59,6 +60,7 @@ pub mod prune;
 pub mod record;
 pub mod replace;
 pub mod retry;
+pub mod schedules;
 pub mod settle;
 pub mod signal;
 pub mod start;
@@ -401,6 +403,39 @@ macro_rules! conformance_suite {
                 imported_stuck_run_is_mended
                 late_repeat_of_a_settle_is_known_after_an_import
                 waiter_for_work_resolves_at_an_import
+            }
+            schedules {
+                put_schedule_is_kept_as_asked
+                put_schedule_twice
+                other_times_are_another_generation
+                other_input_leaves_the_times
+                concurrent_puts_make_one_schedule
+                schedules_come_in_pages
+                schedule_is_due_at_its_time
+                due_schedules_are_bounded
+                pause_schedule_twice
+                resume_schedule_twice
+                remove_schedule_twice
+                import_schedule_twice
+                waiter_for_schedules_resolves_at_a_put
+            }
+            firing {
+                fired_run_is_as_the_schedule_says
+                fire_schedule_twice
+                lost_answer_of_a_firing
+                concurrent_firings_start_one_run
+                firing_by_an_old_look_is_late
+                firing_of_nothing_moves_on
+                time_that_has_its_run_starts_no_other
+                time_whose_key_is_taken_is_refused_alone
+                skip_starts_nothing_beside_a_live_run
+                allow_starts_beside_a_live_run
+                cancel_previous_starts_behind_the_run_it_ends
+                buffer_one_lets_one_run_wait
+                buffering_racing_the_end_strands_no_run
+                continuation_of_the_latest_run_is_live
+                trigger_twice
+                full_firing_starts_every_run
             }
         }
     };

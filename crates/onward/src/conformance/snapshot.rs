@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Query, Stats, Store, Which};
-use crate::{Record, Run, RunId};
+use crate::{Record, Run, RunId, Schedule};
 
 /// All that a store shows, to compare.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Snapshot {
     pub duplicates: Vec<Duplicates>,
     /// Which run has each key that any run came with.
     pub keys: BTreeMap<(String, String), Option<RunId>>,
+    /// The schedules, by name.
+    pub schedules: Vec<Schedule>,
     /// Counts and workers.
     pub stats: Stats,
 }
@@ -41,7 +43,11 @@ impl Snapshot {
         }
         let mut stats = store.stats().await.unwrap();
         stats.workers.sort_by_key(|worker| worker.id);
-        Self { runs, histories, duplicates, keys, stats }
+        let schedules = match store.schedules() {
+            Some(store) => store.list_schedules(None, PAGE_ROWS_MAX).await.unwrap().schedules,
+            None => Vec::new(),
+        };
+        Self { runs, histories, duplicates, keys, schedules, stats }
     }
 
     /// The same without the workers, which are no part of a copy.

@@ -59,7 +59,7 @@ impl<T: DeserializeOwned> CallbackFuture<'_, T> {
     /// [`Callback::result`] give nothing then.
     pub fn valid_for(self, time: Duration) -> Self {
         let expires_at = self.board.now() + time.min(DURATION_MAX);
-        let ctx = Ctx::new(Arc::clone(&self.board));
+        let ctx = Ctx::new(Arc::clone(&self.board), None);
         let number = self.number;
         drop(self);
         Self::issued(&ctx, number, Some(expires_at))
@@ -148,7 +148,11 @@ impl FromStr for Token {
         let unknown = || Error::new(Code::CallbackUnknown);
         let mut parts = text.trim().splitn(3, '.');
         let mut part = || parts.next().ok_or_else(unknown);
-        let run = u128::from_str_radix(part()?, 16).map_err(|_| unknown())?;
+        let run = part()?;
+        if run.len() != 32 {
+            return Err(unknown());
+        }
+        let run = u128::from_str_radix(run, 16).map_err(|_| unknown())?;
         let number = part()?.parse().map_err(|_| unknown())?;
         let secret = part()?.to_owned();
         Ok(Self { run: RunId::from_u128(run), number, secret })

@@ -58,14 +58,15 @@ use crate::{Failure, Json, RunId, Timestamp, Uuid, Workflow};
 #[derive(Clone)]
 pub struct Ctx {
     board: Arc<Board>,
+    scheduled_at: Option<Timestamp>,
 }
 
 /// The code of the failure that stands for "go on with another input".
 pub(crate) const CONTINUE: &str = "$continue";
 
 impl Ctx {
-    pub(crate) fn new(board: Arc<Board>) -> Self {
-        Self { board }
+    pub(crate) fn new(board: Arc<Board>, scheduled_at: Option<Timestamp>) -> Self {
+        Self { board, scheduled_at }
     }
 
     /// A step: a piece of work whose result is recorded once and then never computed again.
@@ -369,6 +370,21 @@ impl Ctx {
     /// ```
     pub fn run_id(&self) -> RunId {
         self.board.run
+    }
+
+    /// The time of the schedule that this run is for, if a schedule started it. A run that catches
+    /// up has the time that was missed, not the time at which it begins.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # async fn write_report(_: std::time::SystemTime) -> Result<(), std::io::Error> { Ok(()) }
+    /// async fn report(ctx: Ctx, _: ()) -> Result<(), Failure> {
+    ///     let night = ctx.scheduled_at().unwrap_or_else(|| ctx.now());
+    ///     ctx.step("write", |_| write_report(night.into())).await
+    /// }
+    /// ```
+    pub fn scheduled_at(&self) -> Option<Timestamp> {
+        self.scheduled_at
     }
 
     /// Ends this run and goes on with another input, under the same key and with a fresh history.

@@ -159,8 +159,9 @@ pub(crate) struct Driver {
     /// The number of the last signal that is known of, and how the next is heard of.
     signals_seen: u64,
     hearing: Option<Hearing>,
-    /// Since when the run has only waited.
+    /// Since when the run has only waited, and until when it is kept in memory all the same.
     resting_since: Option<Timestamp>,
+    lingers_until: Option<Timestamp>,
     /// Steps recorded under other builds that the function did not ask for.
     unasked: Vec<String>,
     /// When to look again by the store's clock, and the timer for it.
@@ -229,7 +230,8 @@ impl Driver {
         let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
         let known = Known { past, used, now, last, signals };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
-        let ctx = Ctx::new(Arc::clone(&board));
+        let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
+        let ctx = Ctx::new(Arc::clone(&board), scheduled_at);
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
         #[cfg(feature = "testing")]
         crate::testing::observer::executes(board.wakes.token, board.run);
@@ -253,6 +255,7 @@ impl Driver {
             signals_seen: run.signals,
             hearing: None,
             resting_since: None,
+            lingers_until: None,
             unasked: Vec::new(),
             alarm: None,
             stopping: None,
@@ -314,6 +317,7 @@ impl Driver {
     /// Whether nothing is left to do in this attempt: it was told to stop and no body is
     /// executing, or all it waits for are times that lie ahead.
     fn is_over(&mut self) -> Option<Verdict> {
+        self.lingers_until = None;
         let working = !self.transactions.is_empty() || !self.key_work.is_empty();
         if self.in_flight.is_some() || working {
             return None;
@@ -331,7 +335,8 @@ impl Driver {
         let due = self.board.next_alarm().map(|(due, _)| due);
         let now = self.setting.store.clock().now();
         let soon = due.is_some_and(|due| due.since(now) <= self.setting.linger);
-        let stays = soon || self.linger_until(now).is_some();
+        self.lingers_until = if soon { None } else { self.linger_until(now) };
+        let stays = soon || self.lingers_until.is_some();
         (!stays).then_some(Verdict::Parked(due, waits))
     }
 
@@ -341,10 +346,7 @@ impl Driver {
         let stale = self.board.is_asked() && !self.setting.tenure.is_fresh();
         let retry = stale.then(|| self.setting.store.clock().now() + Duration::from_millis(20));
         // A run that is stopping waits for its bodies and its grace time, not for the clock.
-        let now = self.setting.store.clock().now();
-        let linger = self.resting_since.map(|since| since + self.setting.linger);
-        let linger = linger.filter(|until| *until > now);
-        let due = [next, self.deadline_at, retry, linger].into_iter().flatten().min();
+        let due = [next, self.deadline_at, retry, self.lingers_until].into_iter().flatten().min();
         let due = due.filter(|_| self.stopping.is_none());
         if self.alarm.as_ref().map(|(at, _)| *at) == due {
             return;

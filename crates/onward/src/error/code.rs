@@ -121,11 +121,19 @@ codes! {
     OtherDatabase = "other_database", false,
         "The connection is not to the store's own database. Open it on the file of the store.";
 
+    // Schedules.
+    InvalidSchedule = "invalid_schedule", false,
+        "The times of a schedule cannot be read, or never come. Correct the pattern or the zone.";
+    ScheduleNotFound = "schedule_not_found", false,
+        "There is no schedule of this name in this store.";
+    SchedulesUnsupported = "schedules_unsupported", false,
+        "This store does not keep schedules.";
+
     // Copying a store.
     StoreServed = "store_served", false,
         "A live worker serves a store that is to be copied. Stop all workers and callers, then copy.";
     CopyConflict = "copy_conflict", false,
-        "The destination has this run and it differs, or has its key for another run. Nothing of it was changed.";
+        "The destination has this run or schedule and it differs, or has its key for another run. Nothing of it was changed.";
     StoreChanged = "store_changed", false,
         "A store changed while it was copied. Stop workers and callers, and copy into an empty one.";
     CopyUnsupported = "copy_unsupported", false,

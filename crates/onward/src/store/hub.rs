@@ -21,12 +21,15 @@ pub enum Topic {
     /// This run's state may have changed. A record alone does not say so: whoever waits for a
     /// result would look at the run again at every step.
     Run(RunId),
+    /// A schedule may come sooner than it was known to.
+    Schedules,
 }
 
 /// Whoever waits in this process, by topic. Stores notify it after a commit.
 #[derive(Default)]
 pub struct Hub {
     work: Arc<Notify>,
+    schedules: Arc<Notify>,
     runs: Arc<Waiting<RunId, Notify>>,
 }
 
@@ -35,6 +38,7 @@ impl Hub {
     pub fn wait(&self, topic: Topic) -> Waiter {
         match topic {
             Topic::Work => Waiter::new(Arc::clone(&self.work), None),
+            Topic::Schedules => Waiter::new(Arc::clone(&self.schedules), None),
             Topic::Run(run) => {
                 let seat = self.runs.enter(run);
                 Waiter::new(Arc::clone(seat.shared()), Some(seat))
@@ -46,6 +50,7 @@ impl Hub {
     pub fn notify(&self, topic: Topic) {
         match topic {
             Topic::Work => self.work.notify_waiters(),
+            Topic::Schedules => self.schedules.notify_waiters(),
             Topic::Run(run) => {
                 if let Some(notify) = self.runs.get(run) {
                     notify.notify_waiters();
@@ -57,12 +62,14 @@ impl Hub {
     /// Wakes everybody: the store changed in a way that this process cannot tell.
     pub fn notify_all(&self) {
         self.work.notify_waiters();
+        self.schedules.notify_waiters();
         self.runs.all().iter().for_each(|notify| notify.notify_waiters());
     }
 
-    /// Whether anybody waits for a run or for work.
+    /// Whether anybody waits for anything.
     pub fn is_watched(&self) -> bool {
-        Arc::strong_count(&self.work) > 1 || self.runs.len() > 0
+        let waits = |topic| Arc::strong_count(topic) > 1;
+        waits(&self.work) || waits(&self.schedules) || self.runs.len() > 0
     }
 }
 

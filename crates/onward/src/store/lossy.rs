@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Import, Imported, Inbox, KeyAnswer,
-    KeyLease, Keys, Lease, NewRun, NewSignal, NewWorker, Outage, Portable, Prune, Pruned, Query,
-    RunPage, Settle, SettleKey, Settled, Signalled, Started, Stats, StepKey, StepKeyPage, Store,
-    Sweep, Swept, TakeKey, Topic, Transact, Transacted, Waiter, Which, WholeRun,
+    Answer, Claim, Claims, DueSchedules, Duplicates, Error, Fire, Fired, HistoryPage, Import,
+    ImportSchedule, Imported, Inbox, KeyAnswer, KeyLease, Keys, Lease, NewRun, NewSignal, NewWorker,
+    Outage, Portable, Prune, Pruned, PutSchedule, Query, Resume, RunPage, ScheduleImported,
+    SchedulePage, Schedules, Settle, SettleKey, Settled, Signalled, Started, Stats, StepKey,
+    StepKeyPage, Store, Sweep, Swept, TakeKey, Topic, Transact, Transacted, Waiter, Which, WholeRun,
 };
-use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
+use crate::{Clock, Record, Run, RunId, Schedule, Timestamp, WorkerId};
 
 /// A store around another, which does every write and can lose the answers.
 ///
@@ -410,6 +411,11 @@ impl Store for LossyStore {
         self.inner.portable()?;
         Some(self)
     }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        self.inner.schedules()?;
+        Some(self)
+    }
 }
 
 impl LossyStore {
@@ -475,5 +481,62 @@ impl Portable for LossyStore {
             Some(inner) => self.write(|| inner.import(import)),
             None => Box::pin(std::future::ready(Err(Error::NotFound))),
         }
+    }
+}
+
+impl LossyStore {
+    fn on_schedules<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Schedules) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match self.inner.schedules() {
+            Some(inner) => verb(inner),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+
+    fn write_schedules<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Schedules) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        self.write(|| self.on_schedules(verb))
+    }
+}
+
+impl Schedules for LossyStore {
+    fn put_schedule(&self, put: PutSchedule) -> Answer<'_, Schedule> {
+        self.write_schedules(|inner| inner.put_schedule(put))
+    }
+
+    fn get_schedule(&self, name: String) -> Answer<'_, Option<Schedule>> {
+        self.on_schedules(|inner| inner.get_schedule(name))
+    }
+
+    fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage> {
+        self.on_schedules(|inner| inner.list_schedules(after, limit))
+    }
+
+    fn due_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, DueSchedules> {
+        self.on_schedules(|inner| inner.due_schedules(after, limit))
+    }
+
+    fn fire_schedule(&self, fire: Fire) -> Answer<'_, Fired> {
+        self.write_schedules(|inner| inner.fire_schedule(fire))
+    }
+
+    fn pause_schedule(&self, name: String) -> Answer<'_, Schedule> {
+        self.write_schedules(|inner| inner.pause_schedule(name))
+    }
+
+    fn resume_schedule(&self, resume: Resume) -> Answer<'_, Schedule> {
+        self.write_schedules(|inner| inner.resume_schedule(resume))
+    }
+
+    fn remove_schedule(&self, name: String) -> Answer<'_, bool> {
+        self.write_schedules(|inner| inner.remove_schedule(name))
+    }
+
+    fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
+        self.write_schedules(|inner| inner.import_schedule(import))
     }
 }

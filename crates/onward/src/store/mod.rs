@@ -17,6 +17,7 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 pub(crate) mod rules;
+pub(crate) mod schedules;
 pub(crate) mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -40,6 +41,10 @@ pub(crate) use postgres::signal_said;
 pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
 #[cfg(feature = "redis")]
 pub use redis::{RedisKeys, RedisOptions};
+pub use schedules::{
+    Advance, DueSchedules, Fire, Fired, ImportSchedule, NewOccurrence, Occurred, PutSchedule,
+    Resume, ScheduleImported, SchedulePage, Schedules,
+};
 pub use signal::{Inbox, NewSignal, Signal, Signalled};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
@@ -190,6 +195,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn portable(&self) -> Option<&dyn Portable> {
         None
     }
+
+    /// The store as one that keeps schedules, if it does. No I/O.
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        None
+    }
 }
 
 /// What a store could not do. A variant exists only where the engine goes another way.
@@ -199,7 +209,7 @@ pub enum Error {
     LeaseLost,
     /// The write contradicts what is there.
     Conflict(Conflict),
-    /// There is no such run.
+    /// There is no such run, or no such schedule.
     NotFound,
     /// The outcome is unknown or nothing was done: repeat the same write later.
     Unavailable(Outage, Box<dyn StdError + Send + Sync>),
@@ -275,7 +285,7 @@ impl fmt::Display for Error {
         match self {
             Error::LeaseLost => f.write_str("the lease is lost"),
             Error::Conflict(conflict) => write!(f, "{conflict}"),
-            Error::NotFound => f.write_str("no such run"),
+            Error::NotFound => f.write_str("no such run or schedule"),
             Error::Unavailable(outage, source) => write!(f, "{outage}: {source}"),
             Error::Corrupt(source) => write!(f, "what is stored cannot be read: {source}"),
         }

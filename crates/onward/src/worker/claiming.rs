@@ -30,7 +30,7 @@ pub(super) async fn serve(
     mut stopped: watch::Receiver<bool>,
 ) {
     loop {
-        let sweeping = tokio::spawn(upkeep::sweep(
+        let keeping_up = tokio::spawn(upkeep::keep_up(
             Arc::clone(&shared.store),
             Arc::clone(&tenure),
             shared.lease,
@@ -40,11 +40,11 @@ pub(super) async fn serve(
             () = claiming.keep_claiming() => {}
             () = tenure.ended() => {}
             () = told_to_stop(&mut stopped) => {
-                sweeping.abort();
+                keeping_up.abort();
                 return;
             }
         }
-        sweeping.abort();
+        keeping_up.abort();
         tenure.end();
         tracing::error!(
             worker = %tenure.worker,

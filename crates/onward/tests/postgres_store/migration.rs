@@ -11,9 +11,9 @@ use tokio_postgres::Client;
 use crate::database;
 use crate::stage::*;
 
-/// How many migrations there are.
+/// How many migrations this program has.
 fn migrations() -> i32 {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/postgres/migrations");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres/migrations");
     std::fs::read_dir(folder).unwrap().count().try_into().unwrap()
 }
 
@@ -63,7 +63,7 @@ async fn a_newer_schema_is_refused_and_named() {
     let error = PostgresStore::open(&stage.url()).await.unwrap_err();
     assert_eq!(error.code(), Code::SchemaTooNew);
     assert!(error.to_string().contains("99"), "{error}");
-    assert!(error.to_string().contains(&format!("knows {}", migrations())), "{error}");
+    assert!(error.to_string().contains(&format!("knows {}.", migrations())), "{error}");
 }
 
 /// Fails where a name is in the search path, in a function's body or in a channel that two schemas

@@ -5,6 +5,7 @@
 
 mod claim;
 mod portable;
+mod schedules;
 mod settle;
 mod signal;
 mod start;
@@ -41,6 +42,7 @@ struct State {
     /// By workflow and key.
     keys: HashMap<(String, String), KeyRow>,
     step_keys: step_key::StepKeys,
+    schedules: BTreeMap<String, crate::Schedule>,
 }
 
 /// A run and what belongs to it.
@@ -249,6 +251,10 @@ impl Store for MemoryStore {
     }
 
     fn portable(&self) -> Option<&dyn Portable> {
+        Some(self)
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
         Some(self)
     }
 }

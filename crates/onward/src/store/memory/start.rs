@@ -59,7 +59,12 @@ fn meet_key(
 }
 
 /// Ends the run that has the key and starts the new one behind it.
-fn replace(state: &mut State, new: NewRun, old: RunId, now: Timestamp) -> Result<(), Error> {
+pub(super) fn replace(
+    state: &mut State,
+    new: NewRun,
+    old: RunId,
+    now: Timestamp,
+) -> Result<(), Error> {
     let ahead = rules::ahead(&state.row(old)?.run);
     match state.cancel(old, now) {
         Ok(()) | Err(Error::Conflict(Conflict::Finished { .. })) => {}
@@ -78,7 +83,12 @@ fn replace(state: &mut State, new: NewRun, old: RunId, now: Timestamp) -> Result
     Ok(())
 }
 
-fn insert(state: &mut State, new: NewRun, behind: Option<RunId>, now: Timestamp) -> Started {
+pub(super) fn insert(
+    state: &mut State,
+    new: NewRun,
+    behind: Option<RunId>,
+    now: Timestamp,
+) -> Started {
     let claimant = new.claimant.clone().filter(|claimant| !state.is_lost(claimant.worker));
     if let Some(key) = &new.key {
         let expires_at = key.ttl_ms.map(|ttl| Timestamp::from_millis(now.as_millis() + ttl));

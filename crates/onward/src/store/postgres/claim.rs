@@ -132,7 +132,7 @@ impl Taken {
             order,
             again,
             claims: Claims { runs: Vec::new(), marks: marks.collect(), next_due, more, suspect },
-            changes: Changes { work: woken > 0, runs },
+            changes: Changes { work: woken > 0, runs, ..Changes::default() },
         })
     }
 }

@@ -22,6 +22,9 @@ use crate::store::Topic;
 /// A notification's payload has at most 8,000 bytes; with more runs than this it names none.
 const RUNS_MAX: usize = 200;
 
+/// The word for a schedule that may come sooner. Whoever does not know it looks at everything.
+const SCHEDULES: &str = "schedules";
+
 /// How long to wait for an own notification to come back before it counts as lost.
 const ECHO_MAX: Duration = Duration::from_secs(2);
 
@@ -62,10 +65,13 @@ async fn notify(shared: &Arc<Shared>, payload: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The sender, whether there is work, and the runs: all of them (`*`) when they are too many.
+/// The sender, whether there is work, whether a schedule changed, and the runs: all of them (`*`) when they are too many.
 fn payload(sender: &str, changes: &[Changes]) -> String {
     let work = if changes.iter().any(|changes| changes.work) { "work" } else { "-" };
     let mut payload = format!("{sender} {work}");
+    if changes.iter().any(|changes| changes.schedules) {
+        let _ = write!(payload, " {SCHEDULES}");
+    }
     if changes.iter().map(|changes| changes.runs.len()).sum::<usize>() > RUNS_MAX {
         payload += " *";
         return payload;
@@ -173,6 +179,10 @@ fn hand_on(shared: &Shared, payload: &str) {
         shared.hub.notify(Topic::Work);
     }
     for word in words {
+        if word == SCHEDULES {
+            shared.hub.notify(Topic::Schedules);
+            continue;
+        }
         match u128::from_str_radix(word, 16) {
             Ok(bits) => shared.hub.notify(Topic::Run(run_id(uuid::Uuid::from_u128(bits)))),
             Err(_) => shared.hub.notify_all(),

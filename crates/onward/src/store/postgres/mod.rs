@@ -26,6 +26,7 @@ mod pool;
 mod prune;
 mod record;
 mod row;
+mod schedules;
 mod settle;
 mod signal;
 mod sql;
@@ -45,6 +46,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::batch::RunWrite;
 use self::clock::StoreClock;
 use self::connect::Connector;
+use self::fault::Fault;
 use self::home::Home;
 use self::lane::Lane;
 pub use self::options::PostgresOptions;
@@ -54,7 +56,7 @@ pub(crate) use self::signal::signal_said;
 use self::sql::Sql;
 use self::starting::StartWrite;
 pub use self::transact::PostgresTransaction;
-use self::tx::{Changes, snapshot, transact};
+use self::tx::{Changes, Tx, snapshot, transact};
 use super::*;
 
 /// Connections that commit what runs record: more do not help.
@@ -178,6 +180,29 @@ impl PostgresStore {
         self.lane(lease.run).submit(RunWrite { lease, records, end, unasked, answer });
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(batch::dropped())) })
     }
+
+    /// A write about a schedule, in a transaction of its own.
+    fn write_schedule<V, T>(
+        &self,
+        verb: V,
+        write: impl for<'t> Fn(&'t mut Tx, &'t V) -> BoxFuture<'t, Result<T, Fault>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Answer<'static, T>
+    where
+        V: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (shared, verb, write) = (Arc::clone(&self.shared), Arc::new(verb), Arc::new(write));
+        self.home.answer(async move {
+            transact(&shared, |tx| {
+                let (verb, write) = (Arc::clone(&verb), Arc::clone(&write));
+                Box::pin(async move { write(tx, &verb).await })
+            })
+            .await
+        })
+    }
 }
 
 impl Store for PostgresStore {
@@ -292,6 +317,10 @@ impl Store for PostgresStore {
     fn portable(&self) -> Option<&dyn Portable> {
         Some(self)
     }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
 }
 
 impl Portable for PostgresStore {
@@ -307,6 +336,44 @@ impl Portable for PostgresStore {
         self.home.answer(async move {
             transact(&shared, |tx| Box::pin(import::import(tx, Arc::clone(&import)))).await
         })
+    }
+}
+
+impl Schedules for PostgresStore {
+    fn put_schedule(&self, put: PutSchedule) -> Answer<'_, crate::Schedule> {
+        self.write_schedule(put, |tx, put| Box::pin(schedules::put(tx, put)))
+    }
+
+    fn get_schedule(&self, name: String) -> Answer<'_, Option<crate::Schedule>> {
+        self.home.answer(schedules::get(Arc::clone(&self.shared), name))
+    }
+
+    fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage> {
+        self.home.answer(schedules::list(Arc::clone(&self.shared), after, limit))
+    }
+
+    fn due_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, DueSchedules> {
+        self.home.answer(schedules::due(Arc::clone(&self.shared), after, limit))
+    }
+
+    fn fire_schedule(&self, fire: Fire) -> Answer<'_, Fired> {
+        self.write_schedule(fire, |tx, fire| Box::pin(schedules::fire(tx, fire)))
+    }
+
+    fn pause_schedule(&self, name: String) -> Answer<'_, crate::Schedule> {
+        self.write_schedule(name, |tx, name| Box::pin(schedules::pause(tx, name)))
+    }
+
+    fn resume_schedule(&self, resume: Resume) -> Answer<'_, crate::Schedule> {
+        self.write_schedule(resume, |tx, resume| Box::pin(schedules::resume(tx, resume)))
+    }
+
+    fn remove_schedule(&self, name: String) -> Answer<'_, bool> {
+        self.home.answer(schedules::remove(Arc::clone(&self.shared), name))
+    }
+
+    fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
+        self.write_schedule(import, |tx, import| Box::pin(schedules::import(tx, import)))
     }
 }
 

@@ -110,6 +110,29 @@ CREATE INDEX runs_stuck ON onward.runs USING btree (stuck_builds, queue, workflo
 CREATE INDEX runs_suspect ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes >= 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_waiting ON onward.runs USING btree (due_at, id) WHERE ((state = 'waiting'::text) AND (due_at IS NOT NULL));
 
+table schedules (
+    name text collate "C" not null,
+    spec text not null,
+    workflow text not null,
+    input text not null,
+    queue text not null,
+    priority integer not null,
+    timeout_ms bigint,
+    tags text,
+    overlap text not null,
+    catch_up text not null,
+    generation integer not null,
+    created_at bigint not null,
+    changed_at bigint not null,
+    paused_at bigint,
+    next_at bigint,
+    latest_at bigint,
+    latest_workflow text,
+    latest_key text
+);
+CREATE INDEX schedules_due ON onward.schedules USING btree (next_at) WHERE ((paused_at IS NULL) AND (next_at IS NOT NULL));
+CREATE UNIQUE INDEX schedules_pkey ON onward.schedules USING btree (name);
+
 table schema (
     version integer not null
 );
@@ -258,7 +281,9 @@ function start_one(p_now bigint, p_id uuid, p_workflow text, p_input text, p_fin
 
 function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[], c_id uuid[], c_parent uuid[], c_worker uuid[], c_attempt integer[], c_step text[], c_detached boolean[]) returns TABLE(id uuid, claimed boolean, at bigint);
 
-function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint);
+function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint, p_children_limit integer) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint, children uuid[]);
+
+function sweep_children(p_limit integer) returns uuid[];
 
 function sweep_late(p_now bigint, p_limit integer) returns uuid[];
 

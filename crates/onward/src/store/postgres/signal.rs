@@ -40,7 +40,7 @@ pub(super) async fn signal(shared: Arc<Shared>, new: NewSignal) -> Result<Signal
     signal_said(&how, new.run)?;
     let was_there = how == "existing";
     if !was_there {
-        shared.tell(Changes { work: how == "queued", runs: vec![new.run] });
+        shared.tell(Changes { work: how == "queued", runs: vec![new.run], ..Changes::default() });
     }
     let mut columns = Columns { row: &row, next: 1 };
     let no = u64::try_from(columns.take::<i64>()?).map_err(Fault::data)?;

@@ -84,6 +84,15 @@ async fn hold_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<(Option<Row>, T
     Err(Fault::Again("the key is taken and freed again and again".to_owned()))
 }
 
+/// Takes a key that nobody has; says whether nobody had it. One that has expired is taken too.
+pub(super) async fn take_new_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<bool, Fault> {
+    let (_, taken) = hold_key(tx, new, key).await?;
+    if matches!(taken, Taken::Over) {
+        take_key(tx, new, key).await?;
+    }
+    Ok(!matches!(taken, Taken::By { .. }))
+}
+
 async fn take_key(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<(), Fault> {
     let params = key_params(tx, new, key);
     tx.rows(include_str!("sql/start_key_take.sql"), &params.each()).await?;
@@ -177,6 +186,12 @@ async fn add_duplicate(tx: &Tx, holder: &Row, new: &NewRun, same_input: bool) ->
 
 /// Ends the run that has the key and starts the new one behind it.
 async fn replace(tx: &mut Tx, new: &NewRun, key: &NewKey, holder: &mut Row) -> Result<(), Fault> {
+    take_key(tx, new, key).await?;
+    queue_behind(tx, new, holder).await
+}
+
+/// Ends a locked run and starts the new one, whose key is taken for it, behind it.
+pub(super) async fn queue_behind(tx: &mut Tx, new: &NewRun, holder: &mut Row) -> Result<(), Fault> {
     let ahead = rules::ahead(&holder.run);
     match cancel::cancel_row(tx, holder).await {
         Ok(()) | Err(Fault::Refused(Error::Conflict(Conflict::Finished { .. }))) => {}
@@ -191,14 +206,17 @@ async fn replace(tx: &mut Tx, new: &NewRun, key: &NewKey, holder: &mut Row) -> R
         tx.changed(ahead);
         behind = Some(ahead);
     }
-    take_key(tx, new, key).await?;
     // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
     let new = NewRun { claimant: None, ..new.clone() };
     insert(tx, &new, behind).await?;
     Ok(())
 }
 
-async fn insert(tx: &mut Tx, new: &NewRun, behind: Option<RunId>) -> Result<Started, Fault> {
+pub(super) async fn insert(
+    tx: &mut Tx,
+    new: &NewRun,
+    behind: Option<RunId>,
+) -> Result<Started, Fault> {
     let mut run = rules::fresh(new, behind, tx.now);
     let mut how = StartedHow::New;
     if let Some(claimant) = &new.claimant

@@ -66,7 +66,7 @@ pub(super) async fn leave(shared: Arc<Shared>, worker: WorkerId) -> Result<(), F
         None => Vec::new(),
     };
     let runs: Vec<_> = runs.into_iter().map(run_id).collect();
-    shared.tell(Changes { work: !runs.is_empty(), runs });
+    shared.tell(Changes { work: !runs.is_empty(), runs, ..Changes::default() });
     Ok(())
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
     let children: Vec<uuid::Uuid> = columns.take()?;
     drop(session);
     cascade(&shared, children).await?;
-    shared.tell(Changes { work: !runs.is_empty(), runs });
+    shared.tell(Changes { work: !runs.is_empty(), runs, ..Changes::default() });
     Ok(Swept { lost, taken, woken: usize::try_from(woken).unwrap_or(0), more, next_at })
 }
 

@@ -126,17 +126,21 @@ impl Session {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) work: bool,
+    pub(super) schedules: bool,
     pub(super) runs: Vec<RunId>,
 }
 
 impl Changes {
     pub(super) fn is_empty(&self) -> bool {
-        !self.work && self.runs.is_empty()
+        !self.work && !self.schedules && self.runs.is_empty()
     }
 
     pub(super) fn tell(&self, hub: &Hub) {
         if self.work {
             hub.notify(Topic::Work);
+        }
+        if self.schedules {
+            hub.notify(Topic::Schedules);
         }
         self.runs.iter().for_each(|run| hub.notify(Topic::Run(*run)));
     }
@@ -354,5 +358,10 @@ impl Tx {
     /// that no worker knows yet, or is marked.
     pub(super) fn work(&mut self) {
         self.changes.work = true;
+    }
+
+    /// Whoever waits for schedules looks again after the commit: one may come sooner.
+    pub(super) fn scheduled(&mut self) {
+        self.changes.schedules = true;
     }
 }

@@ -20,6 +20,7 @@ mod prune;
 mod reader;
 mod record;
 mod row;
+mod schedules;
 mod settle;
 mod signal;
 mod start;
@@ -315,6 +316,10 @@ impl Store for SqliteStore {
     fn portable(&self) -> Option<&dyn Portable> {
         Some(self)
     }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
 }
 
 impl Portable for SqliteStore {
@@ -324,6 +329,47 @@ impl Portable for SqliteStore {
 
     fn import(&self, import: Import) -> Answer<'_, Imported> {
         self.large(move |tx| import::import(tx, &import))
+    }
+}
+
+impl Schedules for SqliteStore {
+    fn put_schedule(&self, put: PutSchedule) -> Answer<'_, crate::Schedule> {
+        self.small(move |tx| schedules::put(tx, &put))
+    }
+
+    fn get_schedule(&self, name: String) -> Answer<'_, Option<crate::Schedule>> {
+        self.readers.look(move |conn| schedules::get(conn, &name))
+    }
+
+    fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage> {
+        self.readers.look(move |conn| schedules::list(conn, after.as_deref(), limit))
+    }
+
+    fn due_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, DueSchedules> {
+        let now = self.clock.now();
+        self.readers.look(move |conn| schedules::due(conn, after.as_deref(), limit, now))
+    }
+
+    fn fire_schedule(&self, fire: Fire) -> Answer<'_, Fired> {
+        let points = Points { before: "fire.before_commit", after: "fire.after_commit" };
+        let verb = move |tx: &mut Tx<'_>| schedules::fire(tx, &fire);
+        self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Large)
+    }
+
+    fn pause_schedule(&self, name: String) -> Answer<'_, crate::Schedule> {
+        self.small(move |tx| schedules::pause(tx, &name))
+    }
+
+    fn resume_schedule(&self, resume: Resume) -> Answer<'_, crate::Schedule> {
+        self.small(move |tx| schedules::resume(tx, &resume))
+    }
+
+    fn remove_schedule(&self, name: String) -> Answer<'_, bool> {
+        self.small(move |tx| schedules::remove(tx, &name))
+    }
+
+    fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
+        self.small(move |tx| schedules::import(tx, &import))
     }
 }
 

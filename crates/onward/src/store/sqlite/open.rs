@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_signals.sql"),
     include_str!("migrations/0003_step_keys.sql"),
+    include_str!("migrations/0004_schedules.sql"),
 ];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table

@@ -217,7 +217,7 @@ impl Columns<'_, '_> {
         Ok(value)
     }
 
-    fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, Fault> {
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, Fault> {
         let text: Option<String> = self.take()?;
         text.map(|text| serde_json::from_str(&text)).transpose().map_err(Fault::data)
     }

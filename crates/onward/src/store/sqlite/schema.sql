@@ -135,6 +135,30 @@ where parent is not null and finished_at is null and detached = 0;
 CREATE INDEX onward_runs_cascades on onward_runs (id)
 where cascades is not null;
 
+CREATE TABLE onward_schedules (
+    name text primary key,
+    spec text not null,
+    workflow text not null,
+    input text not null,
+    queue text not null,
+    priority integer not null,
+    timeout_ms integer,
+    tags text,
+    overlap text not null,
+    catch_up text not null,
+    generation integer not null,
+    created_at integer not null,
+    changed_at integer not null,
+    paused_at integer,
+    next_at integer,
+    latest_at integer,
+    latest_workflow text,
+    latest_key text
+) strict;
+
+CREATE INDEX onward_schedules_due on onward_schedules (next_at)
+where paused_at is null and next_at is not null;
+
 CREATE TABLE onward_schema (
     version integer not null
 ) strict;

@@ -111,7 +111,7 @@ fn add_duplicate(tx: &Tx<'_>, holder: &Row, new: &NewRun, same_input: bool) -> R
 }
 
 /// Ends the run that has the key and starts the new one behind it.
-fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<(), Fault> {
+pub(super) fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<(), Fault> {
     let ahead = rules::ahead(&holder.run);
     match cancel::cancel_row(tx, holder) {
         Ok(()) | Err(Fault::Refused(Error::Conflict(Conflict::Finished { .. }))) => {}
@@ -132,7 +132,11 @@ fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<(), Fault> {
     Ok(())
 }
 
-fn insert(tx: &mut Tx<'_>, new: &NewRun, behind: Option<RunId>) -> Result<Started, Fault> {
+pub(super) fn insert(
+    tx: &mut Tx<'_>,
+    new: &NewRun,
+    behind: Option<RunId>,
+) -> Result<Started, Fault> {
     let mut run = rules::fresh(new, behind, tx.now);
     let mut how = StartedHow::New;
     if let Some(claimant) = &new.claimant

@@ -24,6 +24,7 @@ pub(super) struct Tx<'c> {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     work: bool,
+    schedules: bool,
     runs: Vec<RunId>,
 }
 
@@ -75,6 +76,11 @@ impl<'c> Tx<'c> {
         self.changes.work = true;
     }
 
+    /// Whoever waits for schedules looks again after the commit: one may come sooner.
+    pub(super) fn scheduled(&mut self) {
+        self.changes.schedules = true;
+    }
+
     /// Whoever waits for what was changed inside a user's body looks again too.
     pub(super) fn changed_inside(&mut self, changes: Changes) {
         self.changes.add(changes);
@@ -88,12 +94,16 @@ impl<'c> Tx<'c> {
 impl Changes {
     pub(super) fn add(&mut self, more: Changes) {
         self.work |= more.work;
+        self.schedules |= more.schedules;
         self.runs.extend(more.runs);
     }
 
     pub(super) fn tell(self, hub: &Hub) {
         if self.work {
             hub.notify(Topic::Work);
+        }
+        if self.schedules {
+            hub.notify(Topic::Schedules);
         }
         self.runs.into_iter().for_each(|run| hub.notify(Topic::Run(run)));
     }

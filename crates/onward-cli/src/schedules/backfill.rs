@@ -1,0 +1,64 @@
+//! `onward schedules backfill`.
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use clap::Args;
+
+use crate::args::{self, Global};
+use crate::output::{self, Format};
+use crate::problem::{Exit, Problem};
+use crate::progress::Progress;
+use crate::{open, text};
+
+/// Starts a run for each time of a range that has passed
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  onward schedules backfill nightly-report \\
+    --from 2026-03-01T00:00:00Z --before 2026-03-08T00:00:00Z
+
+A time that has its run is passed over, so that it can be interrupted and done again. The overlap
+policy does not count: the runs are queued, all of them.")]
+pub(crate) struct BackfillArgs {
+    /// The schedule's name
+    name: String,
+    /// The first moment, as 2026-03-01T00:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    from: SystemTime,
+    /// The moment before which it ends, now when left out
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    before: Option<SystemTime>,
+}
+
+impl BackfillArgs {
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        if global.output == Format::Ids {
+            let why =
+                "a backfill counts runs; list them with: onward runs list --tag schedule=NAME";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        let onward = open::existing(&global.store).await?;
+        let now = SystemTime::from(output::now(&onward));
+        let mut progress = Progress::share(None);
+        let backfill = onward.schedule(self.name).backfill(self.from, self.before.unwrap_or(now));
+        let filled = backfill.on_progress(move |so_far| {
+            let times = so_far.started + so_far.existing + so_far.refused;
+            progress.set(times, text::count(times, "time"));
+        });
+        let filled = filled.await?;
+        match global.output {
+            Format::Json => output::print_json(&filled)?,
+            _ => {
+                let started = text::count(filled.started, "run");
+                let mut out = output::stdout();
+                write!(out, "started {started}, {} existing", filled.existing)?;
+                if filled.refused > 0 {
+                    write!(out, ", {} refused: another input has the key", filled.refused)?;
+                }
+                writeln!(out)?;
+            }
+        }
+        Ok(if filled.refused == 0 { Exit::Ok } else { Exit::No })
+    }
+}

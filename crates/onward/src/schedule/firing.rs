@@ -1,0 +1,117 @@
+//! Firing: what every worker does for all, beside sweeping.
+//!
+//! Owns: the rhythm, and making runs of a plan. Never decides what overlaps; the store does, in the
+//! transaction that starts the runs. Whoever comes second finds that the schedule has moved on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Times;
+use super::plan::plan;
+use crate::limits::SCHEDULES_DUE_MAX;
+use crate::model::schedule::occurrence_key;
+use crate::store::{self, Advance, Fire, Fired, NewOccurrence, Occurred, Schedules, Store, Topic};
+use crate::worker::tenure::Tenure;
+use crate::{Error, RunId, Schedule, Timestamp};
+
+/// How often a worker looks at the schedules without a hint and with none to come sooner: the safety
+/// net, and when one that could not be fired is tried again.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Fires what is due, for as long as the tenure lasts.
+pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
+    let Some(schedules) = store.schedules() else { return };
+    let caller = crate::worker::place();
+    while !tenure.is_over() {
+        let hint = store.wait(Topic::Schedules);
+        let next_at = match pass(store.as_ref(), schedules, &caller).await {
+            Ok(next_at) => next_at,
+            Err(error) => {
+                tracing::warn!(%error, "cannot look at the schedules; again soon");
+                None
+            }
+        };
+        let clock = store.clock();
+        let due = next_at.unwrap_or_else(|| clock.now() + LOOK_EVERY);
+        tokio::select! {
+            () = hint => {}
+            () = clock.sleep_until(due) => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+/// Fires every schedule that is due, and says when the next one comes.
+async fn pass(
+    store: &dyn Store,
+    schedules: &dyn Schedules,
+    caller: &str,
+) -> Result<Option<Timestamp>, store::Error> {
+    let mut after = None;
+    loop {
+        let due = schedules.due_schedules(after.take(), SCHEDULES_DUE_MAX).await?;
+        let Some(last) = due.schedules.last() else { return Ok(due.next_at) };
+        after = Some(last.name.clone());
+        for schedule in due.schedules {
+            let name = schedule.name.clone();
+            if let Err(error) = fire_due(store, schedules, schedule, caller).await {
+                tracing::warn!(schedule = %name, %error, "cannot fire; again soon");
+            }
+        }
+    }
+}
+
+/// Fires what is due of one schedule, part by part.
+pub(crate) async fn fire_due(
+    store: &dyn Store,
+    schedules: &dyn Schedules,
+    mut schedule: Schedule,
+    caller: &str,
+) -> Result<(), Error> {
+    let times = Times::of(&schedule.spec)?;
+    while let Some(seen_at) = schedule.next_at
+        && schedule.paused_at.is_none()
+    {
+        let now = store.clock().now();
+        if seen_at > now {
+            break;
+        }
+        let plan = plan(&schedule, &times, seen_at, now);
+        let advance = Advance { seen_at, next_at: plan.next_at };
+        let fire = Fire {
+            name: schedule.name.clone(),
+            generation: schedule.generation,
+            advance: Some(advance),
+            occurrences: plan.fire.iter().map(|at| occurrence(&schedule, *at)).collect(),
+            caller: caller.to_owned(),
+        };
+        match schedules.fire_schedule(fire).await {
+            Ok(Fired::Done(all)) => all.iter().for_each(|occurred| note(&schedule, occurred)),
+            // Somebody else was faster, or removed it.
+            Ok(Fired::Late) | Err(store::Error::NotFound) => break,
+            Err(error) => return Err(error.into()),
+        }
+        schedule.next_at = plan.next_at;
+    }
+    Ok(())
+}
+
+/// The run for one time of a schedule.
+pub(crate) fn occurrence(schedule: &Schedule, at: Timestamp) -> NewOccurrence {
+    let key = occurrence_key(&schedule.name, schedule.generation, at).to_string();
+    NewOccurrence { at, run: RunId::new(), key }
+}
+
+fn note(schedule: &Schedule, occurred: &Occurred) {
+    let name = &schedule.name;
+    match occurred {
+        Occurred::Skipped { live } => {
+            tracing::info!(schedule = %name, run = %live, "skipped: the run before has not ended");
+        }
+        Occurred::Refused { holder } => {
+            let run = holder;
+            tracing::warn!(schedule = %name, %run, "not started: a run with another input has its key");
+        }
+        other => tracing::debug!(schedule = %name, ?other, "fired"),
+    }
+}

@@ -1,0 +1,4 @@
+-- Removes a schedule. Its runs stay.
+delete from onward.schedules
+where name = $1
+returning 1

@@ -1,0 +1,2 @@
+-- The schedule of this name; follows schedule.sql.
+where name = ?1

@@ -1,0 +1,5 @@
+-- When the next schedule comes that is not due yet.
+select min(next_at)
+from onward_schedules
+where paused_at is null
+    and next_at > ?1
