@@ -67,6 +67,7 @@ impl SendSignal {
         self
     }
 
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn client(&self) -> &Arc<Inner> {
         &self.client
     }

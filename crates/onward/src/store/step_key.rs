@@ -183,6 +183,7 @@ impl KeyState {
         }
     }
 
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
     pub(crate) fn of(text: &str) -> Option<Self> {
         [KeyState::Held, KeyState::Done, KeyState::Failed]
             .into_iter()

@@ -3,6 +3,8 @@
 //! Owns: the faults that every durable system meets and few test: an answer that is lost, and a
 //! process that dies before or after a write. Never changes a write.
 
+mod beside;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Claim, Claims, DueSchedules, Duplicates, Error, Fire, Fired, HistoryPage, Import,
-    ImportSchedule, Imported, Inbox, KeyAnswer, KeyLease, Keys, Lease, NewRun, NewSignal, NewWorker,
-    Outage, Portable, Prune, Pruned, PutSchedule, Query, Resume, RunPage, ScheduleImported,
-    SchedulePage, Schedules, Settle, SettleKey, Settled, Signalled, Started, Stats, StepKey,
-    StepKeyPage, Store, Sweep, Swept, TakeKey, Topic, Transact, Transacted, Waiter, Which, WholeRun,
+    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun, NewSignal,
+    NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules, Settle, Settled,
+    Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
 };
-use crate::{Clock, Record, Run, RunId, Schedule, Timestamp, WorkerId};
+use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
 /// A store around another, which does every write and can lose the answers.
 ///
@@ -415,128 +415,5 @@ impl Store for LossyStore {
     fn schedules(&self) -> Option<&dyn Schedules> {
         self.inner.schedules()?;
         Some(self)
-    }
-}
-
-impl LossyStore {
-    fn on_keys<'a, T: Send + 'a>(
-        &'a self,
-        verb: impl FnOnce(&'a dyn Keys) -> Answer<'a, T>,
-    ) -> Answer<'a, T> {
-        match self.inner.keys() {
-            Some(keys) => verb(keys),
-            None => Box::pin(std::future::ready(Err(Error::NotFound))),
-        }
-    }
-}
-
-impl Keys for LossyStore {
-    fn take_key(&self, take: TakeKey) -> Answer<'_, KeyAnswer> {
-        self.on_keys(|keys| self.write(|| keys.take_key(take)))
-    }
-
-    fn renew_key(&self, lease: KeyLease, lease_ms: i64) -> Answer<'_, ()> {
-        self.on_keys(|keys| self.write(|| keys.renew_key(lease, lease_ms)))
-    }
-
-    fn settle_key(&self, lease: KeyLease, settle: SettleKey) -> Answer<'_, ()> {
-        self.on_keys(|keys| self.write(|| keys.settle_key(lease, settle)))
-    }
-
-    fn release_key(&self, key: String) -> Answer<'_, bool> {
-        self.on_keys(|keys| self.write(|| keys.release_key(key)))
-    }
-
-    fn step_key(&self, key: String) -> Answer<'_, Option<StepKey>> {
-        self.on_keys(|keys| keys.step_key(key))
-    }
-
-    fn step_keys(&self, after: Option<String>, limit: usize) -> Answer<'_, StepKeyPage> {
-        self.on_keys(|keys| keys.step_keys(after, limit))
-    }
-
-    fn key_duplicates(&self, key: String) -> Answer<'_, Duplicates> {
-        self.on_keys(|keys| keys.key_duplicates(key))
-    }
-
-    fn import_key(&self, key: StepKey) -> Answer<'_, bool> {
-        self.on_keys(|keys| self.write(|| keys.import_key(key)))
-    }
-
-    fn wait_key(&self, key: &str) -> Option<Waiter> {
-        self.inner.keys()?.wait_key(key)
-    }
-}
-
-impl Portable for LossyStore {
-    fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
-        match self.inner.portable() {
-            Some(inner) => inner.export(after, limit),
-            None => Box::pin(std::future::ready(Err(Error::NotFound))),
-        }
-    }
-
-    fn import(&self, import: Import) -> Answer<'_, Imported> {
-        match self.inner.portable() {
-            Some(inner) => self.write(|| inner.import(import)),
-            None => Box::pin(std::future::ready(Err(Error::NotFound))),
-        }
-    }
-}
-
-impl LossyStore {
-    fn on_schedules<'a, T: Send + 'a>(
-        &'a self,
-        verb: impl FnOnce(&'a dyn Schedules) -> Answer<'a, T>,
-    ) -> Answer<'a, T> {
-        match self.inner.schedules() {
-            Some(inner) => verb(inner),
-            None => Box::pin(std::future::ready(Err(Error::NotFound))),
-        }
-    }
-
-    fn write_schedules<'a, T: Send + 'a>(
-        &'a self,
-        verb: impl FnOnce(&'a dyn Schedules) -> Answer<'a, T>,
-    ) -> Answer<'a, T> {
-        self.write(|| self.on_schedules(verb))
-    }
-}
-
-impl Schedules for LossyStore {
-    fn put_schedule(&self, put: PutSchedule) -> Answer<'_, Schedule> {
-        self.write_schedules(|inner| inner.put_schedule(put))
-    }
-
-    fn get_schedule(&self, name: String) -> Answer<'_, Option<Schedule>> {
-        self.on_schedules(|inner| inner.get_schedule(name))
-    }
-
-    fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage> {
-        self.on_schedules(|inner| inner.list_schedules(after, limit))
-    }
-
-    fn due_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, DueSchedules> {
-        self.on_schedules(|inner| inner.due_schedules(after, limit))
-    }
-
-    fn fire_schedule(&self, fire: Fire) -> Answer<'_, Fired> {
-        self.write_schedules(|inner| inner.fire_schedule(fire))
-    }
-
-    fn pause_schedule(&self, name: String) -> Answer<'_, Schedule> {
-        self.write_schedules(|inner| inner.pause_schedule(name))
-    }
-
-    fn resume_schedule(&self, resume: Resume) -> Answer<'_, Schedule> {
-        self.write_schedules(|inner| inner.resume_schedule(resume))
-    }
-
-    fn remove_schedule(&self, name: String) -> Answer<'_, bool> {
-        self.write_schedules(|inner| inner.remove_schedule(name))
-    }
-
-    fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
-        self.write_schedules(|inner| inner.import_schedule(import))
     }
 }
