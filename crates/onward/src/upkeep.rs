@@ -1,7 +1,7 @@
 //! Upkeep: what every worker does for all.
 //!
-//! Owns: the rhythm of sweeping, and that schedules are fired beside it. Never judges others before its own lease has been steady for
-//! one lease, so that after an outage nobody takes everybody's runs.
+//! Owns: the rhythm of sweeping, and that schedules are fired beside it. Never judges others before
+//! its own lease has been steady for one lease, so that after an outage nobody takes everybody's runs.
 
 use std::sync::Arc;
 use std::time::Duration;

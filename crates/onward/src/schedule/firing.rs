@@ -32,10 +32,17 @@ pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
             }
         };
         let clock = store.clock();
-        let due = next_at.unwrap_or_else(|| clock.now() + LOOK_EVERY);
+        // Only a schedule's own time is a time of the store's clock: a test moves that clock from one
+        // such time to the next.
+        let due = async {
+            match next_at {
+                Some(next_at) => clock.sleep_until(next_at).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = hint => {}
-            () = clock.sleep_until(due) => {}
+            () = due => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
     }

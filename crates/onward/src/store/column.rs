@@ -1,6 +1,7 @@
 //! The form of what the databases keep in a column, alike in each.
 //!
-//! Owns: how an entry, what came of a step key and an answered settle are written, and read back. Never knows a database.
+//! Owns: how an entry, what came of a step key and an answered settle are written, and read back.
+//! Never knows a database.
 #![cfg_attr(
     not(any(feature = "sqlite", feature = "postgres")),
     allow(dead_code, reason = "keys alone need a part of it")
