@@ -93,6 +93,25 @@ struct Cue {
     waits: bool,
 }
 
+/// The longest time that a storm keeps the store from being opened.
+const OPEN_TIME: Duration = Duration::from_secs(30);
+
+/// Opens the store, again while it does not answer: the storm may have begun.
+async fn open(url: &str) -> Result<Onward, onward::Error> {
+    let begun = Instant::now();
+    loop {
+        match Onward::open(url).await {
+            Err(error) if error.code() == Code::StoreUnavailable && begun.elapsed() < OPEN_TIME => {
+                sleep(OPEN_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// The pause before the store is opened again.
+const OPEN_PAUSE: Duration = Duration::from_millis(200);
+
 impl Starting {
     /// Starts everything, and waits for every end; gives what went wrong.
     ///
@@ -103,7 +122,7 @@ impl Starting {
         for _ in 0..STARTERS {
             let proxy = Proxy::postgres(address_of(&self.url)?)?;
             let url = url_at(&self.url, Some(proxy.address()), None);
-            let onward = Onward::open(&format!("{url}{TIMES}")).await?;
+            let onward = open(&format!("{url}{TIMES}")).await?;
             starters.push(Arc::new(Starter { proxy, onward }));
         }
         let begun = Instant::now();

@@ -16,3 +16,10 @@ mod waits;
 
 #[path = "signal/fan_out.rs"]
 mod fan_out;
+
+#[cfg(feature = "postgres")]
+#[path = "signal/inside.rs"]
+mod inside;
+
+#[path = "signal/versions.rs"]
+mod versions;

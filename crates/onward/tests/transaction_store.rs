@@ -63,7 +63,7 @@ impl Bank {
             step: step.into(),
             body: TransactionBody::sqlite(body),
             place: Arc::clone(&seat) as Arc<dyn Place>,
-            time_max: Duration::from_millis(200),
+            time_max: Duration::from_secs(1),
         };
         (transact, seat)
     }
