@@ -270,7 +270,7 @@ async fn a_body_that_takes_too_long_is_undone() {
     });
     let sleeps: Body = Arc::new(move |db| {
         db.execute("insert into notes values ('bad')", ())?;
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(1_300));
         Ok(Json::of(&())?)
     });
     let failures = amid_neighbours(&bank, vec![reads, writes, sleeps]).await;

@@ -14,9 +14,12 @@ use crate::store::{self, Advance, Fire, Fired, NewOccurrence, Occurred, Schedule
 use crate::worker::tenure::Tenure;
 use crate::{Error, RunId, Schedule, Timestamp};
 
-/// How often a worker looks at the schedules without a hint and with none to come sooner: the safety
-/// net, and when one that could not be fired is tried again.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// When a schedule that could not be fired is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// How many of the store's idle looks go by between two looks at the schedules without a hint and with
+/// none to come sooner: the safety net, and a hint is hardly ever lost.
+const IDLE_LOOKS: u32 = 3;
 
 /// Fires what is due, for as long as the tenure lasts.
 pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
@@ -24,13 +27,12 @@ pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
     let caller = crate::worker::place();
     while !tenure.is_over() {
         let hint = store.wait(Topic::Schedules);
-        let next_at = match pass(store.as_ref(), schedules, &caller).await {
-            Ok(next_at) => next_at,
-            Err(error) => {
-                tracing::warn!(%error, "cannot look at the schedules; again soon");
-                None
-            }
-        };
+        let passed = pass(store.as_ref(), schedules, &caller).await;
+        let (next_at, failed) = passed.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot look at the schedules; again soon");
+            (None, true)
+        });
+        let look_in = if failed { AGAIN } else { store.idle_look_every() * IDLE_LOOKS };
         let clock = store.clock();
         // Only a schedule's own time is a time of the store's clock: a test moves that clock from one
         // such time to the next.
@@ -43,25 +45,26 @@ pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
         tokio::select! {
             () = hint => {}
             () = due => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(look_in) => {}
         }
     }
 }
 
-/// Fires every schedule that is due, and says when the next one comes.
+/// Fires every schedule that is due; says when the next one comes, and whether one failed.
 async fn pass(
     store: &dyn Store,
     schedules: &dyn Schedules,
     caller: &str,
-) -> Result<Option<Timestamp>, store::Error> {
-    let mut after = None;
+) -> Result<(Option<Timestamp>, bool), store::Error> {
+    let (mut after, mut failed) = (None, false);
     loop {
         let due = schedules.due_schedules(after.take(), SCHEDULES_DUE_MAX).await?;
-        let Some(last) = due.schedules.last() else { return Ok(due.next_at) };
+        let Some(last) = due.schedules.last() else { return Ok((due.next_at, failed)) };
         after = Some(last.name.clone());
         for schedule in due.schedules {
             let name = schedule.name.clone();
             if let Err(error) = fire_due(store, schedules, schedule, caller).await {
+                failed = true;
                 tracing::warn!(schedule = %name, %error, "cannot fire; again soon");
             }
         }
