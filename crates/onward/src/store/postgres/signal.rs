@@ -19,6 +19,9 @@ use crate::{Fingerprint, Json, RunId, Timestamp, failpoint};
 
 const SIGNAL: &str = "select how, no, at from onward.signal_one($1, $2, $3, $4, $5, $6, $7, $8)";
 
+// The function for SQL is written for this number.
+const _: () = assert!(SIGNALS_MAX == 10_000);
+
 /// Keeps a signal, and wakes the run if it waits for one.
 pub(super) async fn signal(shared: Arc<Shared>, new: NewSignal) -> Result<Signalled, Fault> {
     let mut session = Session::open(&shared).await?;
