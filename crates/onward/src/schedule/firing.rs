@@ -58,9 +58,15 @@ async fn pass(
 ) -> Result<(Option<Timestamp>, bool), store::Error> {
     let (mut after, mut failed) = (None, false);
     loop {
+        let is_whole = after.is_none();
         let due = schedules.due_schedules(after.take(), SCHEDULES_DUE_MAX).await?;
-        let Some(last) = due.schedules.last() else { return Ok((due.next_at, failed)) };
-        after = Some(last.name.clone());
+        match due.schedules.last() {
+            Some(last) => after = Some(last.name.clone()),
+            // Only a look at all of them says when the next one comes: one that this pass has fired
+            // may be due again by now. One that cannot be fired would be met for ever.
+            None if is_whole || failed => return Ok((due.next_at, failed)),
+            None => {}
+        }
         for schedule in due.schedules {
             let name = schedule.name.clone();
             if let Err(error) = fire_due(store, schedules, schedule, caller).await {
@@ -123,5 +129,56 @@ fn note(schedule: &Schedule, occurred: &Occurred) {
             tracing::warn!(schedule = %name, %run, "not started: a run with another input has its key");
         }
         other => tracing::debug!(schedule = %name, ?other, "fired"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::store::{BoxFuture, MemoryStore};
+    use crate::{Clock, Onward, Workflow};
+
+    const BEGIN: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+    const MINUTE: Duration = Duration::from_secs(60);
+    const REPORT: Workflow<u64, ()> = Workflow::named("report");
+
+    /// A clock that goes a minute forward when it has been read so many times.
+    #[derive(Debug, Default)]
+    struct Jumping {
+        minutes: AtomicU32,
+        reads_left: AtomicU32,
+    }
+
+    impl Clock for Jumping {
+        fn now(&self) -> Timestamp {
+            if self.reads_left.fetch_sub(1, Ordering::SeqCst) == 0 {
+                self.minutes.fetch_add(1, Ordering::SeqCst);
+            }
+            BEGIN + MINUTE * self.minutes.load(Ordering::SeqCst)
+        }
+
+        fn sleep_until(&self, _: Timestamp) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pass_knows_the_next_time_whenever_the_clock_goes_on() {
+        for jump_after in 0..12 {
+            let clock = Arc::new(Jumping::default());
+            clock.reads_left.store(u32::MAX, Ordering::SeqCst);
+            let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as Arc<dyn Clock>));
+            let onward = Onward::with_store(Arc::clone(&store) as Arc<dyn Store>);
+            let setup = onward.schedule("every-minute").every(MINUTE).anchor(BEGIN);
+            setup.start(REPORT, &7).await.unwrap();
+            clock.minutes.store(1, Ordering::SeqCst);
+            clock.reads_left.store(jump_after, Ordering::SeqCst);
+            let schedules = store.schedules().unwrap();
+            let (next_at, failed) = pass(store.as_ref(), schedules, "here").await.unwrap();
+            assert!(!failed);
+            assert!(next_at.is_some_and(|it| it > BEGIN + MINUTE), "{next_at:?} at {jump_after}");
+        }
     }
 }
