@@ -31,7 +31,8 @@ fn backfill(onward: &Onward) -> StartMany<u64> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let onward = Onward::open(&format!("sqlite:{}", dir.path().join("onward.db").display())).await?;
+    let onward =
+        Onward::open(&format!("sqlite:{}", dir.path().join("onward.db").display())).await?;
 
     // The first time, somebody closes the laptop after a thousand items.
     let (tell, mut told) = watch::channel(0);
@@ -40,13 +41,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     tokio::select! {
         done = counted => println!("not interrupted: {:?}", done?),
-        _ = told.wait_for(|items| *items >= 1_000) => println!("interrupted after {}", *told.borrow()),
+        items = told.wait_for(|items| *items >= 1_000) => println!("interrupted after {}", *items?),
     }
 
-    // The second time it is left alone, while a worker is at work already.
+    // The second time it is left alone, while a worker is at work already. What is there by now may
+    // be more than was known of: a batch was under way.
     let worker = onward.worker().serve(THUMBNAIL, thumbnail).start().await?;
     let done = backfill(&onward).await?;
-    println!("again: {} were there, {} are new, {} refused", done.existing, done.started, done.refused);
+    println!(
+        "again: {} were there, {} are new, {} refused",
+        done.existing, done.started, done.refused
+    );
 
     while onward.stats().await?.runs.get(&RunState::Completed) != Some(&PICTURES) {
         tokio::time::sleep(Duration::from_millis(20)).await;

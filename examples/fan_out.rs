@@ -47,7 +47,9 @@ async fn index(ctx: Ctx, document: u64) -> Result<u64, Failure> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let onward = Onward::open("memory:").await?;
+    let dir = tempfile::tempdir()?;
+    let onward =
+        Onward::open(&format!("sqlite:{}", dir.path().join("onward.db").display())).await?;
     let worker = onward
         .worker()
         .serve(INDEX_ALL, index_all)

@@ -88,7 +88,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     onward.resolve(&link, &refuse).await?;
     println!("the chair: {}", chair.result().await?);
     match onward.resolve(&link, &approve).await {
-        Err(error) if error.code() == Code::CallbackUsed => println!("the same link again: {error}"),
+        Err(error) if error.code() == Code::CallbackUsed => {
+            println!("the same link again: {error}")
+        }
         _ => return Err("a link is good for one answer".into()),
     }
 

@@ -94,7 +94,7 @@ async fn ocr(_key: &str, document: &Document) -> Result<String, Failure> {
 
 /// Puts the text where it belongs: to do it again changes nothing.
 async fn update_index(_key: &str, document: &Document, text: &str) -> Result<u64, Failure> {
-    if INDEX_IS_DOWN.load(Ordering::SeqCst) && document.id % 4 == 0 {
+    if INDEX_IS_DOWN.load(Ordering::SeqCst) && document.id.is_multiple_of(4) {
         return Err(Failure::fatal("the index is being rebuilt").code("index_down"));
     }
     INDEX.lock().await.insert(document.id, text.to_owned());

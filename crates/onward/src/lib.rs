@@ -117,3 +117,23 @@ mod mistakes_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/keys.md")]
 mod keys_page {}
+
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../docs/transactions.md")]
+mod transactions_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/signals.md")]
+mod signals_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/children.md")]
+mod children_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/versions.md")]
+mod versions_page {}
+
+#[cfg(all(doctest, feature = "schedules", feature = "testing"))]
+#[doc = include_str!("../../../docs/cookbook.md")]
+mod cookbook_page {}

@@ -122,6 +122,12 @@ impl Past {
         Some(known)
     }
 
+    /// Whether another build than the one that executes made this record.
+    pub(crate) fn is_of_another_build(&self, record: &Record) -> bool {
+        let here = self.builds.last_key_value().map(|(_, build)| build);
+        self.builds.get(&record.attempt) != here
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

@@ -45,3 +45,43 @@ async fn a_run_stays_with_the_version_that_it_began_with() {
     })
     .await;
 }
+
+const TALK: Workflow<(), String> = Workflow::named("talk");
+
+/// A run whose only records are signals was past the change all the same.
+#[tokio::test]
+async fn a_run_that_took_a_signal_was_past_what_comes_before_it() {
+    let before = async |ctx: Ctx, (): ()| {
+        let first = ctx.signal::<String>("first").await?;
+        Ok(first + &ctx.signal::<String>("second").await?)
+    };
+    let after = async |ctx: Ctx, (): ()| {
+        let version = ctx.version("what is said", 1..=2).await?;
+        let first = ctx.signal::<String>("first").await?;
+        let second = ctx.signal::<String>("second").await?;
+        Ok(format!("{version}{first}{second}"))
+    };
+    on_each_store(async |onward| {
+        let linger = Duration::from_millis(1);
+        let worker = onward.worker().build("v1").serve(TALK, before).linger(linger);
+        let worker = worker.start().await.unwrap();
+        let old = onward.start(TALK, &()).await.unwrap();
+        old.signal("first", "a").await.unwrap();
+        while old.history().await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        worker.shutdown().await.unwrap();
+
+        let worker = onward.worker().build("v2").serve(TALK, after).linger(linger);
+        let worker = worker.start().await.unwrap();
+        let new = onward.start(TALK, &()).await.unwrap();
+        new.signal("first", "c").await.unwrap();
+        for run in [&old, &new] {
+            run.signal("second", "b").await.unwrap();
+        }
+        assert_eq!(old.result().await.unwrap(), "1ab");
+        assert_eq!(new.result().await.unwrap(), "2cb");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}

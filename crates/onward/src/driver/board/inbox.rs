@@ -64,6 +64,11 @@ impl Inbox {
         self.name(name).waits.retain(|wait| *wait != id);
     }
 
+    /// The recorded signals that nobody has taken.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Record> {
+        self.names.values().flat_map(|name| &name.kept)
+    }
+
     /// Notes that the record of a signal is on its way.
     pub(super) fn send(&mut self, record: &Record) {
         self.sending.insert(record.seq, record.clone());

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::driver::past::Leftover;
 use crate::limits::{HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, HISTORY_WARN_PERCENT};
-use crate::{Json, RecordKind, RunId, Timestamp, Waits};
+use crate::{Json, Record, RecordKind, RunId, Timestamp, Waits};
 
 impl Board {
     /// Makes the next recorded result visible, if somebody waits for one. While a lower number is
@@ -194,9 +194,12 @@ impl Board {
         self.lock().past.leftover(build)
     }
 
-    /// Whether records are left that nobody has asked for.
+    /// Whether records are left that nobody has asked for. Of signals, which belong to no wait, only
+    /// those count that another build took: they were waited for, further on.
     pub(crate) fn has_unasked(&self) -> bool {
-        !self.lock().past.is_empty()
+        let inner = self.lock();
+        let elsewhere = |record: &Record| inner.past.is_of_another_build(record);
+        !inner.past.is_empty() || inner.inbox.kept().any(elsewhere)
     }
 
     /// The steps that want to begin, for people.
