@@ -29,8 +29,9 @@ pub const KEY_BYTES_MAX: usize = 512;
 /// Bytes of a step id, run id included: what HTTP services accept as an idempotency key.
 pub const STEP_ID_BYTES_MAX: usize = 255;
 
-/// Signals that one run is sent in its life, its children's ends not counted: half as many as its
-/// history has records, since each one that is taken is a record. Past it the sender is refused.
+/// Signals that one run is sent in its life: half as many as its history has records, since each one
+/// that is taken is a record. Past it the sender is refused. The ends of children count, but are kept
+/// past it too.
 pub const SIGNALS_MAX: u64 = 10_000;
 
 /// The queue of a run, and of a worker, that names none.

@@ -98,7 +98,7 @@ fn compare_limits(source: &File, page: &File) -> Vec<Finding> {
     undocumented.chain(unknown).collect()
 }
 
-/// Links to files of the repository that are not there.
+/// Links to files of the repository, and to sections of its pages, that are not there.
 pub(crate) fn dead_links(tree: &Tree) -> Vec<Finding> {
     let pages = tree.files.iter().filter(|file| file.is("md"));
     pages.flat_map(|file| file.find(|line| dead_link(tree, &file.path, line))).collect()
@@ -106,15 +106,38 @@ pub(crate) fn dead_links(tree: &Tree) -> Vec<Finding> {
 
 fn dead_link(tree: &Tree, page: &str, line: &str) -> Option<String> {
     let targets = line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
-    let inside = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
-    let mut paths = inside.map(|target| target.split('#').next().unwrap_or_default());
+    let mut inside = targets.filter(|target| !target.contains("://"));
+    let dead = inside.find(|target| !leads_somewhere(tree, page, target));
+    dead.map(|target| format!("the link to {target:?} leads nowhere"))
+}
+
+fn leads_somewhere(tree: &Tree, page: &str, target: &str) -> bool {
+    let (path, section) = target.split_once('#').unwrap_or((target, ""));
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let dead = paths.find(|path| {
-        let path = resolve(folder, path);
-        let under = format!("{path}/");
-        !tree.files.iter().any(|file| file.path == path || file.path.starts_with(&under))
-    });
-    dead.map(|path| format!("the link to {path:?} leads nowhere"))
+    let path = if path.is_empty() { page.to_owned() } else { resolve(folder, path) };
+    let under = format!("{path}/");
+    let mut found = tree.files.iter().filter(|file| file.path == path);
+    match found.next() {
+        Some(file) if !section.is_empty() && file.is("md") => has_section(&file.text, section),
+        Some(_) => true,
+        None => tree.files.iter().any(|file| file.path.starts_with(&under)),
+    }
+}
+
+/// Whether a page has a heading that this anchor leads to.
+fn has_section(text: &str, anchor: &str) -> bool {
+    let mut in_code = false;
+    text.lines().any(|line| {
+        in_code ^= line.starts_with("```");
+        !in_code && line.starts_with('#') && anchor_of(line.trim_start_matches('#')) == anchor
+    })
+}
+
+/// The anchor of a heading: small letters, hyphens for spaces, and no other marks.
+fn anchor_of(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let text = heading.trim().chars().filter(kept).collect::<String>();
+    text.to_lowercase().replace(' ', "-")
 }
 
 fn resolve(folder: &str, path: &str) -> String {
@@ -162,9 +185,11 @@ fn limits_and_rows_are_compared_both_ways() {
 
 #[test]
 fn dead_links_are_found() {
-    let page = "[a](b.md#x) [c](../README.md) [d](https://e.f/g) [h](#i)\n[j](../gone.md)\n";
-    let tree = Tree::of([("docs/a.md", page), ("docs/b.md", ""), ("README.md", "")]);
-    let findings = dead_links(&tree);
-    let what = "the link to \"../gone.md\" leads nowhere";
-    assert_eq!(findings, [Finding::new("docs/a.md", 2, what)]);
+    let page = "# An `i`, and more\n[a](b.md#x-y) [c](../README.md) [d](https://e.f/g) [h](#an-i-and-more)\n\
+        [j](../gone.md)\n[k](b.md#z)\n[l](#z)\n";
+    let other = "## X y\n```sh\n# z\n```\n";
+    let tree = Tree::of([("docs/a.md", page), ("docs/b.md", other), ("README.md", "")]);
+    let dead =
+        |line, link| Finding::new("docs/a.md", line, format!("the link to {link:?} leads nowhere"));
+    assert_eq!(dead_links(&tree), [dead(3, "../gone.md"), dead(4, "b.md#z"), dead(5, "#z")]);
 }
