@@ -5,8 +5,8 @@
 //! claims came, once a look has read too much, and its next claims look behind that.
 //!
 //! Owns: the floors of each worker, and when a claim looks from the head. Never the truth about a
-//! run: one that is queued before a floor, by a late commit or a sweep, is found by the next look from
-//! the head. That look comes when ten times the last one's time is over, and within a second; a claim
+//! run: one that is queued before a floor, by a transaction that was open for long, is found by the
+//! next look from the head. That look comes when ten times the last one's time is over, and within a second; a claim
 //! that looked behind floors says when to come again.
 
 use std::collections::{BTreeMap, HashMap};
