@@ -1,5 +1,6 @@
 //! The head of the queue: what was claimed stays in its index until a vacuum, and for as long as
-//! somebody holds an old snapshot. Claims get past it, and lose nothing that is queued there.
+//! somebody holds an old snapshot. So do timers that ended. Claims get past them, and lose nothing that
+//! is queued there.
 //!
 //! The clock is the test's and stands still, so that looks from the head come when the test says so.
 
@@ -11,7 +12,7 @@ use tokio_postgres::Client;
 
 use crate::stage::*;
 
-/// Runs that were claimed.
+/// Runs that were claimed, and as many that were woken.
 const PASSED: i64 = 6_000;
 
 /// A queue whose head nothing tidies up.
@@ -36,6 +37,10 @@ impl Queue {
                  created_at, duplicates)
              select lpad(to_hex(i), 32, '0')::uuid, 'queued', 0, 0, 0, 0, {now}, 'index', 'default', i, 0
              from generate_series(1, {PASSED} + {queued}) i;
+             insert into runs (id, state, attempt, wakes, crashes, priority, due_at, workflow, queue,
+                 created_at, duplicates)
+             select md5(i::text)::uuid, 'waiting', 1, 0, 0, 0, i, 'index', 'default', 0, 0
+             from generate_series(1, {PASSED}) i;
              insert into inputs select id, '1', null from runs"
         );
         raw.batch_execute(&sql).await.unwrap();
@@ -67,8 +72,8 @@ async fn claim_one(store: &PostgresStore, worker: WorkerId, ticket: i64) -> (Lea
     (claims.runs[0].lease, claims)
 }
 
-/// The entries of the queue's index that were read, when no store is open that has not told its own.
-async fn entries_read(stage: &Stage) -> i64 {
+/// The entries of an index that were read, when no store is open that has not told its own.
+async fn entries_read(stage: &Stage, index: &str) -> i64 {
     let raw = stage.raw().await;
     let alive = "select count(*) from pg_stat_activity where application_name = $1";
     until("the stores are closed", async || {
@@ -76,15 +81,16 @@ async fn entries_read(stage: &Stage) -> i64 {
     })
     .await;
     let read = "select idx_tup_read from pg_stat_user_indexes
-                where schemaname = $1 and indexrelname = 'runs_queued'";
-    raw.query_one(read, &[&stage.name()]).await.unwrap().get(0)
+                where schemaname = $1 and indexrelname = $2";
+    raw.query_one(read, &[&stage.name(), &index]).await.unwrap().get(0)
 }
 
 /// Fails where each claim walks over what passed: that is a hundred times as much.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_do_not_walk_over_what_passed_while_a_snapshot_is_held() {
     let queue = Queue::new(200).await;
-    let before = entries_read(&queue.stage).await;
+    let before = entries_read(&queue.stage, "runs_queued").await;
+    let woken_before = entries_read(&queue.stage, "runs_waiting").await;
     let store = queue.stage.open_at(&queue.clock).await;
     let worker = joined(&store).await;
     for ticket in 1..=100 {
@@ -92,9 +98,15 @@ async fn claims_do_not_walk_over_what_passed_while_a_snapshot_is_held() {
         assert_eq!(lease.run, numbered(PASSED + ticket));
     }
     drop(store);
-    let read = entries_read(&queue.stage).await - before;
+    let read = entries_read(&queue.stage, "runs_queued").await - before;
     assert!(read >= PASSED, "{read} entries: nothing stood at the head");
     assert!(read < 2 * PASSED, "{read} entries for 100 claims over {PASSED} passed runs");
+    // A look from the head looks for what is due, and for what is next.
+    let read = entries_read(&queue.stage, "runs_waiting").await - woken_before;
+    assert!(
+        (PASSED..3 * PASSED).contains(&read),
+        "{read} entries for 100 claims over {PASSED} timers"
+    );
 }
 
 /// Fails where a claim looks behind what was taken and never from the head again.

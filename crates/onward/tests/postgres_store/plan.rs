@@ -238,7 +238,7 @@ async fn pages_of_a_claim(raw: &Client, stage: &Stage, worker: WorkerId, ticket:
     let sql = format!(
         "explain (analyze, buffers, format json)
          select * from {}.claim(null, '{:032x}', {ticket}, 'b1', '{{default}}', '{{index}}', 1, false,
-             1000, 1000000, 1000, '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}')",
+             1000, 1000000, 1000, 0, '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}')",
         stage.name(),
         worker.as_u128()
     );

@@ -20,7 +20,7 @@ use crate::{Clock as _, Record, RunId, Waits, failpoint};
 const CLAIM: &str = "select again, next_due, more, suspect, changed, woken, marks, \
                      mark_attempts, look_us, seen_queue, seen_workflow, seen_priority, \
                      seen_due_at, seen_id, seen_taken from onward.claim($1, $2, $3, $4, $5, $6, \
-                     $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+                     $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
 /// Gives runs to a worker.
 pub(super) async fn claim(shared: Arc<Shared>, claim: Claim) -> Result<Claims, Fault> {
@@ -93,8 +93,8 @@ impl<'a> Params<'a> {
         }
     }
 
-    fn each(&self) -> [Param<'_>; 17] {
-        let [queues, workflows, highs, lows, due_ats, ids] = self.view.params();
+    fn each(&self) -> [Param<'_>; 18] {
+        let [due_from, queues, workflows, highs, lows, due_ats, ids] = self.view.params();
         [
             (&self.now, Type::INT8),
             (&self.worker, Type::UUID),
@@ -107,6 +107,7 @@ impl<'a> Params<'a> {
             (&self.wake_limit, Type::INT4),
             (&self.bytes_max, Type::INT8),
             (&self.pages_max, Type::INT8),
+            due_from,
             queues,
             workflows,
             highs,
@@ -154,7 +155,9 @@ impl Taken {
         let order: Vec<_> =
             runs.iter().skip(usize::try_from(woken).unwrap_or(0)).copied().collect();
         let is_full = order.len() >= claim.limit.min(CLAIM_BATCH_MAX);
-        let look = Look::read(&mut columns, is_full)?;
+        // What is due and was not woken yet is before every floor.
+        let look =
+            Look::read(&mut columns, is_full)?.filter(|_| woken < small_limit(SWEEP_BATCH_MAX));
         Ok(Self {
             order,
             again,

@@ -2,7 +2,8 @@
 //!
 //! What was claimed stays in the index of queued runs until a vacuum, and while somebody holds an old
 //! snapshot, a dump or an analysis, each look visits all of it anew. So a worker remembers how far its
-//! claims came, once a look has read too much, and its next claims look behind that.
+//! claims came, once a look has read too much, and its next claims look behind that. So it is with the
+//! index of runs that wait for a time, through which runs come to be queued.
 //!
 //! Owns: the floors of each worker, and when a claim looks from the head. Never the truth about a
 //! run: one that is queued before a floor, by a transaction that was open for long, is found by the
@@ -39,6 +40,10 @@ const PAGES_EACH: usize = 4;
 /// Priorities of a queue and workflow that have a floor. A look goes into two ranges for each.
 const PRIORITIES_MAX: usize = 8;
 
+/// How long before the last look from the head a run may have been due that claims still look for: one
+/// that parks with a time that is just over waits for nothing.
+const DUE_BEFORE: Duration = Duration::from_secs(1);
+
 /// Workers whose floors are kept: a process has one or a few.
 const WORKERS_MAX: usize = 64;
 
@@ -72,7 +77,8 @@ impl Heads {
         let head = heads.get(&worker);
         let until = head.and_then(|head| head.until(now));
         let Some((head, until)) = head.zip(until) else { return View::default() };
-        let mut view = View { until: Some(until), ..View::default() };
+        let due_from = head.looked_at.as_millis().saturating_sub(millis(DUE_BEFORE));
+        let mut view = View { until: Some(until), due_from, ..View::default() };
         for (pair, floors) in &head.floors {
             ranges(floors).into_iter().for_each(|range| view.add(pair, range));
         }
@@ -114,11 +120,15 @@ impl Heads {
 impl Head {
     /// Until when claims look behind the floors, if they do at this time.
     fn until(&self, now: Timestamp) -> Option<Timestamp> {
-        let lasting = i64::try_from(self.lasting.as_millis()).unwrap_or(i64::MAX);
-        let until = Timestamp::from_millis(self.looked_at.as_millis().saturating_add(lasting));
+        let until = self.looked_at.as_millis().saturating_add(millis(self.lasting));
+        let until = Timestamp::from_millis(until);
         // A clock that went back says nothing about how long ago it was.
         (!self.floors.is_empty() && self.looked_at <= now && now < until).then_some(until)
     }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Runs with a priority between two, at a place or behind it.
@@ -148,16 +158,34 @@ fn ranges(floors: &Floors) -> Vec<Range> {
 }
 
 /// Where one claim looks: behind floors, as arrays for its statement, or from the head on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct View {
     /// When the next look from the head is due, if this is none.
     pub(super) until: Option<Timestamp>,
+    /// Runs that wait for a time before this were woken.
+    due_from: i64,
     queues: Vec<String>,
     workflows: Vec<String>,
     highs: Vec<i32>,
     lows: Vec<i32>,
     due_ats: Vec<i64>,
     ids: Vec<Uuid>,
+}
+
+impl Default for View {
+    /// From the head on.
+    fn default() -> Self {
+        Self {
+            until: None,
+            due_from: i64::MIN,
+            queues: Vec::new(),
+            workflows: Vec::new(),
+            highs: Vec::new(),
+            lows: Vec::new(),
+            due_ats: Vec::new(),
+            ids: Vec::new(),
+        }
+    }
 }
 
 impl View {
@@ -170,8 +198,9 @@ impl View {
         self.ids.push(range.place.1);
     }
 
-    pub(super) fn params(&self) -> [Param<'_>; 6] {
+    pub(super) fn params(&self) -> [Param<'_>; 7] {
         [
+            (&self.due_from, Type::INT8),
             (&self.queues, Type::TEXT_ARRAY),
             (&self.workflows, Type::TEXT_ARRAY),
             (&self.highs, Type::INT4_ARRAY),

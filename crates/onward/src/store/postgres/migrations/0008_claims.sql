@@ -5,3 +5,4 @@ drop function if exists onward.claim(
 );
 drop function if exists onward.claim_first(text[], text[], text[], boolean, integer);
 drop function if exists onward.claim_any(text[], text[], text[], boolean);
+drop function if exists onward.wake(bigint, integer);

@@ -6,6 +6,7 @@
 -- snapshot each look visits it anew. So the caller may say from where on to look (`f_`, ranges in the
 -- order of claims, for all that it says of a queue and workflow), and is told how far the look came
 -- (`seen_`), if it read more than `p_pages_max` pages: where it took runs, and the first that it left.
+-- So it is with runs that wait for a time: those that were due before `p_due_from` are not looked for.
 create or replace function onward.claim(
     p_now bigint,
     p_worker uuid,
@@ -18,6 +19,7 @@ create or replace function onward.claim(
     p_wake_limit integer,
     p_bytes_max bigint,
     p_pages_max bigint,
+    p_due_from bigint,
     f_queue text[],
     f_workflow text[],
     f_high integer[],
@@ -61,7 +63,7 @@ begin
     perform onward.durable();
     perform onward.assert_live(p_worker);
     v_now := onward.now_ms(p_now);
-    v_woken := onward.wake(v_now, p_wake_limit);
+    v_woken := onward.wake(p_due_from, v_now, p_wake_limit);
     v_kept := onward.claim_kept(p_build);
     if v_woken <> '{}' and f_queue <> '{}' then
         -- What was woken may have been due before what was taken, and must not wait for it.
@@ -115,7 +117,7 @@ begin
     again := exists (select from onward.runs where id = any (v_taken) and attempt > 1);
     next_due := (
         select due_at from onward.runs
-        where state = 'waiting' and due_at is not null
+        where state = 'waiting' and due_at is not null and due_at >= p_due_from
         order by due_at limit 1
     );
     if more is not true then
