@@ -22,6 +22,8 @@ mod durability;
 mod failover;
 #[path = "postgres_store/fence.rs"]
 mod fence;
+#[path = "postgres_store/head.rs"]
+mod head;
 #[path = "postgres_store/hint.rs"]
 mod hint;
 #[path = "postgres_store/migration.rs"]

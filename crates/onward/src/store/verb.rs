@@ -181,7 +181,8 @@ pub struct Claims {
     pub runs: Vec<Claimed>,
     /// The worker's running runs that somebody asked to end.
     pub marks: Vec<Mark>,
-    /// When the next waiting run of any queue wakes.
+    /// When the next waiting run of any queue wakes, or when the next claim would look where this one
+    /// did not.
     pub next_due: Option<Timestamp>,
     /// Whether more runs that this worker serves are queued.
     pub more: bool,

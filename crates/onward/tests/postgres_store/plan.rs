@@ -200,8 +200,8 @@ async fn plans_made_for_empty_tables_do_not_stay() {
     }
 }
 
-/// A long transaction keeps what was claimed at the head of the queue's index. Claims walk over it,
-/// and must not come to a stand.
+/// A long transaction keeps what was claimed at the head of the queue's index. Claims get past it, and
+/// must not come to a stand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_go_on_while_a_snapshot_is_held() {
     let stage = Stage::apart().await;
@@ -238,7 +238,7 @@ async fn pages_of_a_claim(raw: &Client, stage: &Stage, worker: WorkerId, ticket:
     let sql = format!(
         "explain (analyze, buffers, format json)
          select * from {}.claim(null, '{:032x}', {ticket}, 'b1', '{{default}}', '{{index}}', 1, false,
-             1000, 1000000)",
+             1000, 1000000, 1000, 0, '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}')",
         stage.name(),
         worker.as_u128()
     );

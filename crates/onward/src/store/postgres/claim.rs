@@ -1,7 +1,7 @@
 //! Claiming: waking what is due, then giving runs to a worker.
 //!
 //! Owns: a claim's answer, put together from what the database took for it. Never takes a run for
-//! a lost worker.
+//! a lost worker. Where it looks for runs is `floor`'s.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,27 +9,36 @@ use std::sync::Arc;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
+use super::floor::{Look, View};
 use super::row::{self, limit, run_id, run_uuid, small_limit, worker_uuid};
 use super::tx::{Changes, Param, Session, transact};
 use super::{Shared, settle, signal};
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::{Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
-use crate::{Record, RunId, Waits, failpoint};
+use crate::{Clock as _, Record, RunId, Waits, failpoint};
 
 const CLAIM: &str = "select again, next_due, more, suspect, changed, woken, marks, \
-                     mark_attempts from onward.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+                     mark_attempts, look_us, seen_queue, seen_workflow, seen_priority, \
+                     seen_due_at, seen_id, seen_taken from onward.claim($1, $2, $3, $4, $5, $6, \
+                     $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
 /// Gives runs to a worker.
 pub(super) async fn claim(shared: Arc<Shared>, claim: Claim) -> Result<Claims, Fault> {
     let mut session = Session::open(&shared).await?;
     failpoint::hit("claim.before_commit");
-    let Some(row) = session.first(CLAIM, &Params::of(&claim, &shared).each()).await? else {
+    let view = shared.heads.view(claim.worker, shared.clock.now());
+    let Some(row) = session.first(CLAIM, &Params::of(&claim, &shared, &view).each()).await? else {
         return Err(Fault::data("a claim without an answer"));
     };
     failpoint::hit("claim.after_commit");
     let taken = Taken::read(&row, &claim)?;
     shared.tell(taken.changes);
     let mut claims = taken.claims;
+    if claim.mode == ClaimMode::Ordinary && claim.limit > 0 {
+        shared.heads.learn(claim.worker, &view, taken.look, shared.clock.now());
+    }
+    // What is before the floors is found by the next look from the head.
+    claims.next_due = claims.next_due.into_iter().chain(view.until).min();
     if !taken.order.is_empty() {
         let (mut runs, unread) = held(&mut session, &claim, taken.again).await?;
         // Only a sweep takes from a worker what it has not settled.
@@ -57,10 +66,12 @@ struct Params<'a> {
     suspect: bool,
     wake_limit: i32,
     bytes_max: i64,
+    pages_max: i64,
+    view: &'a View,
 }
 
 impl<'a> Params<'a> {
-    fn of(claim: &'a Claim, shared: &Shared) -> Self {
+    fn of(claim: &'a Claim, shared: &Shared, view: &'a View) -> Self {
         let most = match claim.mode {
             ClaimMode::Ordinary => CLAIM_BATCH_MAX,
             ClaimMode::Suspect => 1,
@@ -75,10 +86,15 @@ impl<'a> Params<'a> {
             suspect: claim.mode == ClaimMode::Suspect,
             wake_limit: small_limit(SWEEP_BATCH_MAX),
             bytes_max: limit(CLAIM_BYTES_MAX),
+            pages_max: limit(
+                view.pages_max(claim.queues.len() * claim.workflows.len(), claim.limit.min(most)),
+            ),
+            view,
         }
     }
 
-    fn each(&self) -> [Param<'_>; 10] {
+    fn each(&self) -> [Param<'_>; 18] {
+        let [due_from, queues, workflows, highs, lows, due_ats, ids] = self.view.params();
         [
             (&self.now, Type::INT8),
             (&self.worker, Type::UUID),
@@ -90,6 +106,14 @@ impl<'a> Params<'a> {
             (&self.suspect, Type::BOOL),
             (&self.wake_limit, Type::INT4),
             (&self.bytes_max, Type::INT8),
+            (&self.pages_max, Type::INT8),
+            due_from,
+            queues,
+            workflows,
+            highs,
+            lows,
+            due_ats,
+            ids,
         ]
     }
 }
@@ -109,6 +133,7 @@ struct Taken {
     order: Vec<RunId>,
     claims: Claims,
     changes: Changes,
+    look: Option<Look>,
 }
 
 impl Taken {
@@ -127,10 +152,16 @@ impl Taken {
             Mark { lease: Lease { run: run_id(run), worker: claim.worker, attempt } }
         });
         let runs: Vec<_> = changed.into_iter().map(run_id).collect();
-        let order = runs.iter().skip(usize::try_from(woken).unwrap_or(0)).copied().collect();
+        let order: Vec<_> =
+            runs.iter().skip(usize::try_from(woken).unwrap_or(0)).copied().collect();
+        let is_full = order.len() >= claim.limit.min(CLAIM_BATCH_MAX);
+        // What is due and was not woken yet is before every floor.
+        let look =
+            Look::read(&mut columns, is_full)?.filter(|_| woken < small_limit(SWEEP_BATCH_MAX));
         Ok(Self {
             order,
             again,
+            look,
             claims: Claims { runs: Vec::new(), marks: marks.collect(), next_due, more, suspect },
             changes: Changes { work: woken > 0, runs, ..Changes::default() },
         })

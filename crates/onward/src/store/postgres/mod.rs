@@ -15,6 +15,7 @@ mod clock;
 mod connect;
 mod export;
 mod fault;
+mod floor;
 mod home;
 mod import;
 mod lane;
@@ -47,6 +48,7 @@ use self::batch::RunWrite;
 use self::clock::StoreClock;
 use self::connect::Connector;
 use self::fault::Fault;
+use self::floor::Heads;
 use self::home::Home;
 use self::lane::Lane;
 pub use self::options::PostgresOptions;
@@ -87,6 +89,8 @@ pub(crate) struct Shared {
     /// For notifications, which must not wait behind the bodies of transactional steps.
     hints: Arc<Pool>,
     timeout: Duration,
+    /// Where claims look, which is no fact about a run.
+    heads: Heads,
     /// Who speaks in a notification.
     sender: String,
     /// What other processes are to be told.
@@ -138,6 +142,7 @@ impl PostgresStore {
             hints: Pool::new(connector.clone(), 1, timeout),
             connector,
             timeout: options.statement_timeout,
+            heads: Heads::default(),
             sender: format!("{:016x}", WorkerId::new().as_u128() as u64),
             told,
         });

@@ -235,17 +235,23 @@ function canonical_number(n numeric) returns text;
 
 function check_name(what text, name text, bytes_max integer) returns void;
 
-function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_queues text[], p_workflows text[], p_limit integer, p_suspect boolean, p_wake_limit integer, p_bytes_max bigint) returns TABLE(again boolean, next_due bigint, more boolean, suspect boolean, changed uuid[], woken integer, marks uuid[], mark_attempts integer[]);
+function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_queues text[], p_workflows text[], p_limit integer, p_suspect boolean, p_wake_limit integer, p_bytes_max bigint, p_pages_max bigint, p_due_from bigint, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(again boolean, next_due bigint, more boolean, suspect boolean, changed uuid[], woken integer, marks uuid[], mark_attempts integer[], look_us bigint, seen_queue text[], seen_workflow text[], seen_priority integer[], seen_due_at bigint[], seen_id uuid[], seen_taken boolean[]);
 
-function claim_any(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean) returns boolean;
+function claim_any(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns boolean;
 
 function claim_behind(p_run uuid) returns boolean;
 
 function claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[];
 
-function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer) returns uuid[];
+function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(queue text, workflow text, priority integer, due_at bigint, id uuid);
 
 function claim_kept(p_build text) returns text[];
+
+function claim_pages() returns bigint;
+
+function claim_ranges(p_queue text, p_workflow text, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(high integer, low integer, due_at bigint, id uuid);
+
+function claim_seen(p_queue text[], p_workflow text[], p_priority integer[], p_due_at bigint[], p_id uuid[], p_taken integer) returns TABLE(queue text[], workflow text[], priority integer[], due_at bigint[], id uuid[], taken boolean[]);
 
 function durable() returns void;
 
@@ -301,6 +307,6 @@ function tell_work() returns void;
 
 function transact(p_transaction text, p_run uuid, p_worker uuid, p_attempt integer, p_seq bigint, p_step text, p_slot bigint, p_kind text, p_body text, p_try integer, p_began_at bigint, p_at bigint, p_foreign boolean) returns void;
 
-function wake(p_now bigint, p_limit integer) returns uuid[];
+function wake(p_from bigint, p_now bigint, p_limit integer) returns uuid[];
 
 function with_build(builds text, build text) returns text;

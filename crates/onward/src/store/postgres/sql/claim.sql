@@ -1,6 +1,12 @@
 -- Wakes what is due, then gives queued runs to a worker, in one transaction that no client holds
 -- open. What it took is read afterwards, by worker and ticket: a repeat finds the same. `changed`
 -- is what it woke, then what it took in the order of claims.
+--
+-- What was claimed stays in the index of queued runs until a vacuum, and while somebody holds an old
+-- snapshot each look visits it anew. So the caller may say from where on to look (`f_`, ranges in the
+-- order of claims, for all that it says of a queue and workflow), and is told how far the look came
+-- (`seen_`), if it read more than `p_pages_max` pages: where it took runs, and the first that it left.
+-- So it is with runs that wait for a time: those that were due before `p_due_from` are not looked for.
 create or replace function onward.claim(
     p_now bigint,
     p_worker uuid,
@@ -11,7 +17,15 @@ create or replace function onward.claim(
     p_limit integer,
     p_suspect boolean,
     p_wake_limit integer,
-    p_bytes_max bigint
+    p_bytes_max bigint,
+    p_pages_max bigint,
+    p_due_from bigint,
+    f_queue text[],
+    f_workflow text[],
+    f_high integer[],
+    f_low integer[],
+    f_due_at bigint[],
+    f_id uuid[]
 ) returns table (
     again boolean,
     next_due bigint,
@@ -20,7 +34,14 @@ create or replace function onward.claim(
     changed uuid[],
     woken integer,
     marks uuid[],
-    mark_attempts integer[]
+    mark_attempts integer[],
+    look_us bigint,
+    seen_queue text[],
+    seen_workflow text[],
+    seen_priority integer[],
+    seen_due_at bigint[],
+    seen_id uuid[],
+    seen_taken boolean[]
 )
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a claim reads.
@@ -30,19 +51,56 @@ declare
     v_woken uuid[];
     v_taken uuid[];
     v_kept text[];
+    v_began timestamptz;
+    v_pages bigint;
+    v_first uuid[];
+    v_queue text[];
+    v_workflow text[];
+    v_priority integer[];
+    v_due_at bigint[];
 begin
     -- A claim that a crash took back would be made again under the same lease.
     perform onward.durable();
     perform onward.assert_live(p_worker);
     v_now := onward.now_ms(p_now);
-    v_woken := onward.wake(v_now, p_wake_limit);
+    v_woken := onward.wake(p_due_from, v_now, p_wake_limit);
     v_kept := onward.claim_kept(p_build);
+    if v_woken <> '{}' and f_queue <> '{}' then
+        -- What was woken may have been due before what was taken, and must not wait for it.
+        select array_agg(least(f.due_at, w.due_at)),
+            array_agg(case when f.due_at < w.due_at then f.id
+                else '00000000-0000-0000-0000-000000000000'::uuid end)
+        into f_due_at, f_id
+        from unnest(f_due_at, f_id) f (due_at, id)
+        cross join (select min(r.due_at) as due_at from onward.runs r where r.id = any (v_woken)) w;
+    end if;
     select array_agg(id order by id) into v_taken
     from onward.runs
     where state = 'running' and worker = p_worker and ticket = p_ticket;
     if v_taken is null then
-        v_taken := onward.claim_first(p_queues, p_workflows, v_kept, p_suspect, p_limit);
-        v_taken := onward.claim_bounded(v_taken, p_bytes_max);
+        v_began := clock_timestamp();
+        v_pages := onward.claim_pages();
+        select
+            coalesce(array_agg(f.id), '{}'), array_agg(f.queue), array_agg(f.workflow),
+            array_agg(f.priority), array_agg(f.due_at)
+        into v_first, v_queue, v_workflow, v_priority, v_due_at
+        from (
+            select c.*
+            from onward.claim_first(
+                p_queues, p_workflows, v_kept, p_suspect, p_limit, f_queue, f_workflow, f_high,
+                f_low, f_due_at, f_id
+            ) c
+            order by c.priority desc, c.due_at, c.id
+        ) f;
+        v_taken := onward.claim_bounded(v_first[1:p_limit], p_bytes_max);
+        if onward.claim_pages() - v_pages > p_pages_max then
+            look_us := extract(epoch from clock_timestamp() - v_began) * 1000000;
+            select s.* into
+                seen_queue, seen_workflow, seen_priority, seen_due_at, seen_id, seen_taken
+            from onward.claim_seen(
+                v_queue, v_workflow, v_priority, v_due_at, v_first, cardinality(v_taken)
+            ) s;
+        end if;
         more := onward.claim_behind(v_taken[cardinality(v_taken)]);
         update onward.runs
         set
@@ -59,13 +117,17 @@ begin
     again := exists (select from onward.runs where id = any (v_taken) and attempt > 1);
     next_due := (
         select due_at from onward.runs
-        where state = 'waiting' and due_at is not null
+        where state = 'waiting' and due_at is not null and due_at >= p_due_from
         order by due_at limit 1
     );
     if more is not true then
-        more := onward.claim_any(p_queues, p_workflows, v_kept, false);
+        more := onward.claim_any(
+            p_queues, p_workflows, v_kept, false, f_queue, f_workflow, f_high, f_low, f_due_at, f_id
+        );
     end if;
-    suspect := onward.claim_any(p_queues, p_workflows, v_kept, true);
+    suspect := onward.claim_any(
+        p_queues, p_workflows, v_kept, true, '{}', '{}', '{}', '{}', '{}', '{}'
+    );
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
     -- In the order of its index, so that no plan walks all that the worker holds instead.
@@ -102,76 +164,151 @@ begin
 end
 $$;
 
--- The first queued runs that a claim may take, locked, in the order of claims. A run that another
--- claim is about to take is passed over, so that claims never wait for each other. Suspects are asked
--- for in a query of their own, here and in `claim_any`: each is answered by a partial index, which is
--- used only for a condition that is written out.
+-- The pages of the index of queued runs that this transaction read so far, as the server counts them.
+-- Where it does not count, every look goes from the head on.
+create or replace function onward.claim_pages() returns bigint
+language sql volatile as $$
+    select pg_stat_get_xact_blocks_fetched('onward.runs_queued'::regclass)
+$$;
+
+-- From where on to look for runs of a queue and workflow: what the caller said, or from the head.
+create or replace function onward.claim_ranges(
+    p_queue text,
+    p_workflow text,
+    f_queue text[],
+    f_workflow text[],
+    f_high integer[],
+    f_low integer[],
+    f_due_at bigint[],
+    f_id uuid[]
+) returns table (high integer, low integer, due_at bigint, id uuid)
+language sql stable as $$
+    select f.high, f.low, f.due_at, f.id
+    from unnest(f_queue, f_workflow, f_high, f_low, f_due_at, f_id)
+        f (queue, workflow, high, low, due_at, id)
+    where f.queue = p_queue and f.workflow = p_workflow
+    union all
+    select
+        2147483647,
+        (-2147483648)::integer,
+        (-9223372036854775808)::bigint,
+        '00000000-0000-0000-0000-000000000000'::uuid
+    where not exists (
+        select
+        from unnest(f_queue, f_workflow) f (queue, workflow)
+        where f.queue = p_queue and f.workflow = p_workflow
+    )
+$$;
+
+-- The first queued runs that a claim may take, locked. A run that another claim is about to take is
+-- passed over, so that claims never wait for each other. Suspects are asked for in a query of their
+-- own, here and in `claim_any`: each is answered by a partial index, which is used only for a
+-- condition that is written out. Ranges are gone through in their order, until there is enough.
 create or replace function onward.claim_first(
     p_queues text[],
     p_workflows text[],
     p_kept text[],
     p_suspect boolean,
-    p_limit integer
-) returns uuid[]
+    p_limit integer,
+    f_queue text[],
+    f_workflow text[],
+    f_high integer[],
+    f_low integer[],
+    f_due_at bigint[],
+    f_id uuid[]
+) returns table (queue text, workflow text, priority integer, due_at bigint, id uuid)
 language plpgsql volatile as $$
-declare
-    v_first uuid[];
-    v_kept uuid[];
 begin
     if p_limit = 0 then
-        return '{}';
+        return;
     end if;
     if p_suspect then
-        select coalesce(array_agg(f.id order by f.priority desc, f.due_at, f.id), '{}') into v_first
-        from (
-            select c.*
-            from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
-                select id, priority, due_at
-                from onward.runs
-                where state = 'queued' and crashes >= 3 and paused_at is null
-                    and (stuck_builds is null or cancel_at is not null)
-                    and queue = q and workflow = w
-                order by priority desc, due_at, id
-                limit p_limit
-                for update skip locked
-            ) c
-        ) f;
-    else
-        select coalesce(array_agg(f.id order by f.priority desc, f.due_at, f.id), '{}') into v_first
-        from (
-            select c.*
-            from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
-                select id, priority, due_at
-                from onward.runs
-                where state = 'queued' and crashes < 3 and paused_at is null
-                    and (stuck_builds is null or cancel_at is not null)
-                    and queue = q and workflow = w
-                order by priority desc, due_at, id
-                limit p_limit
-                for update skip locked
-            ) c
-        ) f;
-    end if;
-    if p_kept <> '{}' then
-        select coalesce(array_agg(c.id), '{}') into v_kept
-        from unnest(p_queues) q cross join unnest(p_workflows) w cross join unnest(p_kept) k
-        cross join lateral (
-            select id
-            from onward.runs
-            where state = 'queued' and paused_at is null and stuck_builds is not null
-                and cancel_at is null
-                and stuck_builds = k and (crashes >= 3) = p_suspect
-                and queue = q and workflow = w
-            order by priority desc, due_at, id
+        return query
+        select q, w, c.priority, c.due_at, c.id
+        from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
+            select r.priority, r.due_at, r.id
+            from onward.runs r
+            where r.state = 'queued' and r.crashes >= 3 and r.paused_at is null
+                and (r.stuck_builds is null or r.cancel_at is not null)
+                and r.queue = q and r.workflow = w
+            order by r.priority desc, r.due_at, r.id
             limit p_limit
             for update skip locked
         ) c;
-        select coalesce(array_agg(r.id order by r.priority desc, r.due_at, r.id), '{}') into v_first
-        from onward.runs r
-        where r.id = any (v_first || v_kept);
+    else
+        return query
+        select q, w, c.priority, c.due_at, c.id
+        from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
+            select i.priority, i.due_at, i.id
+            from onward.claim_ranges(q, w, f_queue, f_workflow, f_high, f_low, f_due_at, f_id) f
+            cross join lateral (
+                select r.priority, r.due_at, r.id
+                from onward.runs r
+                where r.state = 'queued' and r.crashes < 3 and r.paused_at is null
+                    and (r.stuck_builds is null or r.cancel_at is not null)
+                    and r.queue = q and r.workflow = w
+                    and r.priority <= f.high and r.priority >= f.low
+                    and (r.due_at, r.id) >= (f.due_at, f.id)
+                order by r.priority desc, r.due_at, r.id
+                limit p_limit
+                for update skip locked
+            ) i
+            limit p_limit
+        ) c;
     end if;
-    return v_first[1:p_limit];
+    if p_kept <> '{}' then
+        return query
+        select q, w, c.priority, c.due_at, c.id
+        from unnest(p_queues) q cross join unnest(p_workflows) w cross join unnest(p_kept) k
+        cross join lateral (
+            select r.priority, r.due_at, r.id
+            from onward.runs r
+            where r.state = 'queued' and r.paused_at is null and r.stuck_builds is not null
+                and r.cancel_at is null
+                and r.stuck_builds = k and (r.crashes >= 3) = p_suspect
+                and r.queue = q and r.workflow = w
+            order by r.priority desc, r.due_at, r.id
+            limit p_limit
+            for update skip locked
+        ) c;
+    end if;
 end
+$$;
+
+-- How far a look came, of what it found in the order of claims and of which the first were taken: in
+-- each queue and workflow the last that was taken of each priority, and the first that was left.
+create or replace function onward.claim_seen(
+    p_queue text[],
+    p_workflow text[],
+    p_priority integer[],
+    p_due_at bigint[],
+    p_id uuid[],
+    p_taken integer
+) returns table (
+    queue text[],
+    workflow text[],
+    priority integer[],
+    due_at bigint[],
+    id uuid[],
+    taken boolean[]
+)
+language sql volatile as $$
+    select
+        coalesce(array_agg(s.queue), '{}'), coalesce(array_agg(s.workflow), '{}'),
+        coalesce(array_agg(s.priority), '{}'), coalesce(array_agg(s.due_at), '{}'),
+        coalesce(array_agg(s.id), '{}'), coalesce(array_agg(s.place <= p_taken), '{}')
+    from (
+        select distinct on (
+            f.queue, f.workflow, f.place <= p_taken,
+            case when f.place <= p_taken then f.priority end
+        ) f.*
+        from unnest(p_queue, p_workflow, p_priority, p_due_at, p_id) with ordinality
+            f (queue, workflow, priority, due_at, id, place)
+        order by
+            f.queue, f.workflow, f.place <= p_taken,
+            case when f.place <= p_taken then f.priority end,
+            case when f.place <= p_taken then -f.place else f.place end
+    ) s
 $$;
 
 -- The first of these runs, up to and with the one whose history goes past the limit of bytes.
@@ -229,7 +366,13 @@ create or replace function onward.claim_any(
     p_queues text[],
     p_workflows text[],
     p_kept text[],
-    p_suspect boolean
+    p_suspect boolean,
+    f_queue text[],
+    f_workflow text[],
+    f_high integer[],
+    f_low integer[],
+    f_due_at bigint[],
+    f_id uuid[]
 ) returns boolean
 language plpgsql volatile as $$
 begin
@@ -247,13 +390,19 @@ begin
         limit 1;
     else
         perform 1
-        from unnest(p_queues) q cross join unnest(p_workflows) w cross join lateral (
-            select id
-            from onward.runs
-            where state = 'queued' and crashes < 3 and paused_at is null
-                and (stuck_builds is null or cancel_at is not null)
-                and queue = q and workflow = w
-            order by priority desc, due_at, id
+        from unnest(p_queues) q cross join unnest(p_workflows) w
+        cross join lateral onward.claim_ranges(
+            q, w, f_queue, f_workflow, f_high, f_low, f_due_at, f_id
+        ) f
+        cross join lateral (
+            select r.id
+            from onward.runs r
+            where r.state = 'queued' and r.crashes < 3 and r.paused_at is null
+                and (r.stuck_builds is null or r.cancel_at is not null)
+                and r.queue = q and r.workflow = w
+                and r.priority <= f.high and r.priority >= f.low
+                and (r.due_at, r.id) >= (f.due_at, f.id)
+            order by r.priority desc, r.due_at, r.id
             limit 1
         ) c
         limit 1;

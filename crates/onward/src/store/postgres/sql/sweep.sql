@@ -34,7 +34,7 @@ begin
         lost := onward.sweep_lost(v_now, p_worker);
     end if;
     taken := onward.sweep_taken(v_now, p_worker, p_limit);
-    v_woken := onward.wake(v_now, p_limit);
+    v_woken := onward.wake((-9223372036854775808)::bigint, v_now, p_limit);
     v_late := onward.sweep_late(v_now, p_limit);
     v_mended := onward.sweep_mended(v_now, p_worker, p_limit);
     delete from onward.workers

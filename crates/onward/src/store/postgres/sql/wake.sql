@@ -1,6 +1,6 @@
--- Queues the waiting runs whose time has come, longest due first. The due time stays, so that
--- who waited longest is claimed first.
-create or replace function onward.wake(p_now bigint, p_limit integer) returns uuid[]
+-- Queues the waiting runs whose time has come since another, longest due first. The due time stays, so
+-- that who waited longest is claimed first.
+create or replace function onward.wake(p_from bigint, p_now bigint, p_limit integer) returns uuid[]
 language plpgsql volatile as $$
 declare
     v_woken uuid[];
@@ -16,6 +16,7 @@ begin
             select id
             from onward.runs
             where state = 'waiting'
+                and due_at >= p_from
                 and due_at <= p_now
             order by due_at, id
             limit p_limit
