@@ -117,3 +117,7 @@ mod mistakes_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/keys.md")]
 mod keys_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/steering.md")]
+mod steering_page {}

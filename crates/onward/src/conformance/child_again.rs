@@ -184,5 +184,5 @@ pub async fn lost_answer_of_a_cascade(stage: &Stage) {
     let lease = stage.running(&worker).await;
     stage.start(child_of(lease, "a")).await;
     stage.settle(lease, End::Cancelled).await.unwrap();
-    super::lost_answer::repeated(stage, |store| store.steer().unwrap().cascade()).await;
+    super::lost_answer::repeated(stage, |store| store.cascade()).await;
 }

@@ -161,8 +161,7 @@ pub async fn fork_twice(stage: &Stage) {
     let worker = stage.worker().await;
     let source = completed(stage, &worker).await;
     let fork = fork_of(source, "index");
-    let forked =
-        super::lost_answer::repeated(stage, |store| store.steer().unwrap().fork(fork.clone()));
+    let forked = super::lost_answer::repeated(stage, |store| store.fork(fork.clone()));
     forked.await;
     let lease = worker.take(fork.id).await;
     stage.settle(lease, End::Completed(json(1))).await.unwrap();

@@ -62,10 +62,7 @@ pub async fn note_twice(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     let first = note(stage, &[(1, "a"), (2, "b")]);
-    super::lost_answer::repeated(stage, |store| {
-        store.notebook().unwrap().note(lease, first.clone())
-    })
-    .await;
+    super::lost_answer::repeated(stage, |store| store.note(lease, first.clone())).await;
     notebook(stage).note(lease, note(stage, &[(2, "b"), (3, "c")])).await.unwrap();
     assert_eq!(texts(stage, lease.run).await, ["a", "b", "c"]);
     assert_eq!(stage.run(lease.run).await.notes.log_lines, 3);

@@ -293,10 +293,9 @@ pub async fn pause_goes_on_with_the_continuation(stage: &Stage) {
 pub async fn lost_answer_of_a_pause(stage: &Stage) {
     let run = stage.start(new_run()).await;
     let pause = Pause { run, caller: "ops".to_owned() };
-    let paused =
-        super::lost_answer::repeated(stage, |store| store.steer().unwrap().pause(pause.clone()));
+    let paused = super::lost_answer::repeated(stage, |store| store.pause(pause.clone()));
     assert_eq!(paused.await.wakes, 1);
-    let resumed = super::lost_answer::repeated(stage, |store| store.steer().unwrap().resume(run));
+    let resumed = super::lost_answer::repeated(stage, |store| store.resume(run));
     assert_eq!(resumed.await.wakes, 2);
 }
 
