@@ -36,7 +36,7 @@ fn many_runs_are_changed_by_what_they_are() {
     let resumed = ["runs", "resume", "--all-matching", "--state", "paused", "-y", "-o", "json"];
     let resumed = place.onward(&resumed).stdout;
     let said: serde_json::Value = serde_json::from_str(&resumed).unwrap();
-    assert_eq!((&said["operation"], &said["done"]), (&"resume".into(), &3.into()));
+    assert_eq!((&said["verb"], &said["done"]), (&"resume".into(), &3.into()));
     let old = ["runs", "cancel", "--all-matching", "--older-than", "1h", "--yes"];
     assert_eq!(place.onward(&old).stdout, "cancelled 0 of 0 matching runs\n");
     let cancelled = ["runs", "cancel", "--all-matching", "--workflow", "work", "--yes"];

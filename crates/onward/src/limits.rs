@@ -55,7 +55,7 @@ pub const LOG_LINE_BYTES_MAX: usize = 1_024;
 /// they seen, and so seldom does a run write that notes all the time.
 pub const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs that an operation on many changes at once: each is a write of its own, and these share a
+/// Runs that a change to many takes at once: each is a write of its own, and these share a
 /// commit.
 pub const STEER_BATCH_MAX: usize = 100;
 

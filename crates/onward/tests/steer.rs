@@ -1,4 +1,4 @@
-//! Operations on runs through the public face, on each store.
+//! Steering runs through the public face, on each store.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
 
 #[cfg(feature = "postgres")]

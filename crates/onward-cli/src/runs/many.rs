@@ -9,7 +9,7 @@ use onward::{Filter, Onward, SteerMany, Steered};
 use serde::Serialize;
 
 use super::filter::{FilterArgs, Wanted};
-use super::steer::Operation;
+use super::steer::Verb;
 use crate::args::Global;
 use crate::output::{self, Format};
 use crate::problem::{Exit, Problem, print_error};
@@ -38,7 +38,7 @@ pub(super) struct ManyArgs {
 /// A change to many runs as it is printed with `-o json`.
 #[derive(Serialize)]
 struct Summary<'a> {
-    operation: &'static str,
+    verb: &'static str,
     dry_run: bool,
     matched: u64,
     done: u64,
@@ -52,35 +52,31 @@ impl ManyArgs {
         !self.filter.is_empty()
     }
 
-    pub(super) async fn execute(
-        self,
-        operation: Operation,
-        global: &Global,
-    ) -> Result<Exit, Problem> {
+    pub(super) async fn execute(self, verb: Verb, global: &Global) -> Result<Exit, Problem> {
         if global.output == Format::Ids {
             let why = "--all-matching counts runs; list their ids with 'onward runs list -o ids'";
             return Err(Problem::Usage(why.to_owned()));
         }
         let onward = open::existing(&global.store).await?;
         let (filter, wanted) = self.filter.read(output::now(&onward));
-        let would = steer(&onward, operation, filter.clone(), wanted.clone()).dry_run().await?;
+        let would = steer(&onward, verb, filter.clone(), wanted.clone()).dry_run().await?;
         if self.dry_run || would.done == 0 {
-            print(global, operation, &would, self.dry_run)?;
+            print(global, verb, &would, self.dry_run)?;
             return Ok(Exit::Ok);
         }
-        if !self.yes && !agreed(operation, &would)? {
+        if !self.yes && !agreed(verb, &would)? {
             anstream::eprintln!("nothing was changed");
             return Ok(Exit::No);
         }
         let mut progress = Progress::counted(would.matched);
-        progress.name(operation.verb());
-        let steer = steer(&onward, operation, filter, wanted).pace(self.pace.unwrap_or(0));
+        progress.name(verb.name());
+        let steer = steer(&onward, verb, filter, wanted).pace(self.pace.unwrap_or(0));
         let steered = steer.on_progress(move |so_far| {
             let seen = so_far.done + so_far.skipped_total() + so_far.failed;
-            progress.set(seen, said(operation, so_far, false));
+            progress.set(seen, said(verb, so_far, false));
         });
         let steered = steered.await?;
-        print(global, operation, &steered, false)?;
+        print(global, verb, &steered, false)?;
         for failure in &steered.failures {
             print_error(&failure.error);
         }
@@ -88,25 +84,25 @@ impl ManyArgs {
     }
 }
 
-fn steer(onward: &Onward, operation: Operation, filter: Filter, wanted: Wanted) -> SteerMany {
+fn steer(onward: &Onward, verb: Verb, filter: Filter, wanted: Wanted) -> SteerMany {
     let matching = onward.matching(filter).only(move |run| wanted.has(run));
-    match operation {
-        Operation::Cancel => matching.cancel(),
-        Operation::Retry => matching.retry(),
-        Operation::Pause => matching.pause(),
-        Operation::Resume => matching.resume(),
+    match verb {
+        Verb::Cancel => matching.cancel(),
+        Verb::Retry => matching.retry(),
+        Verb::Pause => matching.pause(),
+        Verb::Resume => matching.resume(),
     }
 }
 
 /// Asks on a terminal; elsewhere nobody can, so the flag is needed.
-fn agreed(operation: Operation, would: &Steered) -> Result<bool, Problem> {
+fn agreed(verb: Verb, would: &Steered) -> Result<bool, Problem> {
     let runs = text::count(would.done, "run");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let why = format!("this would {} {runs}; add --yes to do it", operation.verb());
+        let why = format!("this would {} {runs}; add --yes to do it", verb.name());
         return Err(Problem::Usage(why));
     }
-    anstream::eprintln!("{}", said(operation, would, true));
-    anstream::eprint!("{} {runs}? [y/N] ", operation.verb());
+    anstream::eprintln!("{}", said(verb, would, true));
+    anstream::eprint!("{} {runs}? [y/N] ", verb.name());
     std::io::stderr().flush()?;
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
@@ -114,30 +110,25 @@ fn agreed(operation: Operation, would: &Steered) -> Result<bool, Problem> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn print(
-    global: &Global,
-    operation: Operation,
-    steered: &Steered,
-    dry_run: bool,
-) -> Result<(), Problem> {
+fn print(global: &Global, verb: Verb, steered: &Steered, dry_run: bool) -> Result<(), Problem> {
     match global.output {
         Format::Json => output::print_json(&Summary {
-            operation: operation.verb(),
+            verb: verb.name(),
             dry_run,
             matched: steered.matched,
             done: steered.done,
             skipped: &steered.skipped,
             failed: steered.failed,
         }),
-        _ => Ok(writeln!(output::stdout(), "{}", said(operation, steered, dry_run))?),
+        _ => Ok(writeln!(output::stdout(), "{}", said(verb, steered, dry_run))?),
     }
 }
 
 /// What was done, or would be, in a sentence.
-fn said(operation: Operation, steered: &Steered, would: bool) -> String {
+fn said(verb: Verb, steered: &Steered, would: bool) -> String {
     let verb = match would {
-        true => format!("would {}", operation.verb()),
-        false => operation.past().to_owned(),
+        true => format!("would {}", verb.name()),
+        false => verb.past().to_owned(),
     };
     let runs = text::count(steered.matched, "matching run");
     let mut said = format!("{verb} {} of {runs}", steered.done);

@@ -14,7 +14,7 @@ mod watch;
 use clap::{Args, Subcommand};
 use onward::RunId;
 
-use self::steer::Operation;
+use self::steer::Verb;
 use crate::args::Global;
 use crate::problem::{Exit, Problem};
 
@@ -61,10 +61,10 @@ impl RunsCommand {
             RunsCommand::List(list) => list.execute(global).await,
             RunsCommand::Show(show) => show.execute(global).await,
             RunsCommand::Watch(watch) => watch.execute(global).await,
-            RunsCommand::Cancel(args) => args.execute(Operation::Cancel, global).await,
-            RunsCommand::Retry(args) => args.execute(Operation::Retry, global).await,
-            RunsCommand::Pause(args) => args.execute(Operation::Pause, global).await,
-            RunsCommand::Resume(args) => args.execute(Operation::Resume, global).await,
+            RunsCommand::Cancel(args) => args.execute(Verb::Cancel, global).await,
+            RunsCommand::Retry(args) => args.execute(Verb::Retry, global).await,
+            RunsCommand::Pause(args) => args.execute(Verb::Pause, global).await,
+            RunsCommand::Resume(args) => args.execute(Verb::Resume, global).await,
             RunsCommand::Fork(fork) => fork.execute(global).await,
             RunsCommand::Log(log) => log.execute(global).await,
         }

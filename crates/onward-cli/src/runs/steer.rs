@@ -38,45 +38,45 @@ Examples:
 
 /// What is done to runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum Verb {
     Cancel,
     Retry,
     Pause,
     Resume,
 }
 
-impl Operation {
-    pub(super) fn verb(self) -> &'static str {
+impl Verb {
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Operation::Cancel => "cancel",
-            Operation::Retry => "retry",
-            Operation::Pause => "pause",
-            Operation::Resume => "resume",
+            Verb::Cancel => "cancel",
+            Verb::Retry => "retry",
+            Verb::Pause => "pause",
+            Verb::Resume => "resume",
         }
     }
 
     pub(super) fn past(self) -> &'static str {
         match self {
-            Operation::Cancel => "cancelled",
-            Operation::Retry => "retried",
-            Operation::Pause => "paused",
-            Operation::Resume => "resumed",
+            Verb::Cancel => "cancelled",
+            Verb::Retry => "retried",
+            Verb::Pause => "paused",
+            Verb::Resume => "resumed",
         }
     }
 
     async fn change(self, run: &RunHandle<Json>) -> Result<(), Error> {
         match self {
-            Operation::Cancel => run.cancel().await?,
-            Operation::Retry => run.retry().await?,
-            Operation::Pause => run.pause().await?,
-            Operation::Resume => run.resume().await?,
+            Verb::Cancel => run.cancel().await?,
+            Verb::Retry => run.retry().await?,
+            Verb::Pause => run.pause().await?,
+            Verb::Resume => run.resume().await?,
         }
         self.say_when(run).await
     }
 
     /// Says of a run that is in a worker's hands when it ends, or when it is paused.
     async fn say_when(self, run: &RunHandle<Json>) -> Result<(), Error> {
-        if !matches!(self, Operation::Cancel | Operation::Pause) {
+        if !matches!(self, Verb::Cancel | Verb::Pause) {
             return Ok(());
         }
         let why = run.why().await?;
@@ -97,13 +97,9 @@ pub(crate) struct SteerArgs {
 }
 
 impl SteerArgs {
-    pub(super) async fn execute(
-        self,
-        operation: Operation,
-        global: &Global,
-    ) -> Result<Exit, Problem> {
+    pub(super) async fn execute(self, verb: Verb, global: &Global) -> Result<Exit, Problem> {
         if self.many.all_matching {
-            return self.many.execute(operation, global).await;
+            return self.many.execute(verb, global).await;
         }
         if self.many.has_filter() {
             let why = "flags that say what runs are like need --all-matching, and no ids";
@@ -113,19 +109,19 @@ impl SteerArgs {
             let why = "name the runs by their ids, - for ids from stdin, or with --all-matching";
             return Err(Problem::Usage(why.to_owned()));
         }
-        each(self.ids, global, operation).await
+        each(self.ids, global, verb).await
     }
 }
 
 /// Changes each run, and prints those that were changed as they stand then.
-async fn each(ids: Ids, global: &Global, operation: Operation) -> Result<Exit, Problem> {
+async fn each(ids: Ids, global: &Global, verb: Verb) -> Result<Exit, Problem> {
     let ids = ids.read()?;
     let onward = open::existing(&global.store).await?;
     let mut worst = Exit::Ok;
     let mut changed = Vec::new();
     for id in ids {
         let handle = onward.run(id);
-        match operation.change(&handle).await {
+        match verb.change(&handle).await {
             Ok(()) => changed.push(handle.status().await?),
             Err(error) => worst = worst.max(refuse(error)?),
         }

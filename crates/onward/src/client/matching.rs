@@ -1,4 +1,4 @@
-//! One operation on every run that a filter fits.
+//! One verb on every run that a filter fits.
 //!
 //! Owns: [`Matching`] and [`SteerMany`]: bounded batches, what is counted, and the pace. Never holds
 //! more than a batch in memory, and never skips a run silently.
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 const ALREADY: &str = "already";
 
 /// The runs that a filter fits; made by [`Onward::matching`](crate::Onward::matching).
-#[must_use = "nothing happens until an operation is chosen and awaited"]
+#[must_use = "nothing happens until an verb is chosen and awaited"]
 pub struct Matching {
     client: Arc<Inner>,
     filter: Filter,
@@ -38,7 +38,7 @@ pub struct Matching {
 type Only = Option<Box<dyn Fn(&Run) -> bool + Send + Sync>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+enum Verb {
     Cancel,
     Retry,
     Pause,
@@ -58,26 +58,26 @@ impl Matching {
 
     /// Asks each of them to end, as [`RunHandle::cancel`](crate::RunHandle::cancel).
     pub fn cancel(self) -> SteerMany {
-        SteerMany::new(self, Operation::Cancel)
+        SteerMany::new(self, Verb::Cancel)
     }
 
     /// Lets each that failed or is stuck go on, as [`RunHandle::retry`](crate::RunHandle::retry).
     pub fn retry(self) -> SteerMany {
-        SteerMany::new(self, Operation::Retry)
+        SteerMany::new(self, Verb::Retry)
     }
 
     /// Pauses each of them, as [`RunHandle::pause`](crate::RunHandle::pause).
     pub fn pause(self) -> SteerMany {
-        SteerMany::new(self, Operation::Pause)
+        SteerMany::new(self, Verb::Pause)
     }
 
     /// Lets each that is paused go on, as [`RunHandle::resume`](crate::RunHandle::resume).
     pub fn resume(self) -> SteerMany {
-        SteerMany::new(self, Operation::Resume)
+        SteerMany::new(self, Verb::Resume)
     }
 }
 
-/// An operation on many runs that is being set up; made by [`Matching`]. It goes through them from the
+/// An verb on many runs that is being set up; made by [`Matching`]. It goes through them from the
 /// newest to the oldest, in batches. Interrupted, it is done again: what was changed is passed over.
 ///
 /// ```
@@ -104,7 +104,7 @@ impl Matching {
 #[must_use = "nothing happens until it is awaited"]
 pub struct SteerMany {
     matching: Matching,
-    operation: Operation,
+    verb: Verb,
     dry_run: bool,
     per_second: Option<u32>,
     on_progress: Option<Box<dyn FnMut(&Steered) + Send>>,
@@ -156,8 +156,8 @@ impl Steered {
 }
 
 impl SteerMany {
-    fn new(matching: Matching, operation: Operation) -> Self {
-        Self { matching, operation, dry_run: false, per_second: None, on_progress: None }
+    fn new(matching: Matching, verb: Verb) -> Self {
+        Self { matching, verb, dry_run: false, per_second: None, on_progress: None }
     }
 
     /// Counts only: `done` is how many would be changed, as they stand now.
@@ -200,7 +200,7 @@ impl SteerMany {
         let only = |run: &Run| self.matching.only.as_ref().is_none_or(|only| only(run));
         for run in runs.into_iter().filter(only) {
             all.matched += 1;
-            match self.operation.would_change(&run) {
+            match self.verb.would_change(&run) {
                 Ok(true) => changes.push(run.id),
                 Ok(false) => all.skip(ALREADY),
                 Err(error) => all.skip(Error::from(error).code().as_str()),
@@ -226,8 +226,8 @@ impl SteerMany {
     async fn change(&mut self, runs: &[RunId], all: &mut Steered) -> Result<(), Error> {
         let mut changes = JoinSet::new();
         for run in runs.iter().copied() {
-            let (client, operation) = (Arc::clone(&self.matching.client), self.operation);
-            changes.spawn(async move { (run, operation.change(&client, run).await) });
+            let (client, verb) = (Arc::clone(&self.matching.client), self.verb);
+            changes.spawn(async move { (run, verb.change(&client, run).await) });
         }
         while let Some(changed) = changes.join_next().await {
             let lost = |error| Error::new(Code::StoreUnavailable).because(error);
@@ -238,7 +238,7 @@ impl SteerMany {
                         all.skip(code.as_str());
                     }
                     _ if error.is_retryable() => return Err(error),
-                    Code::OperationUnsupported => return Err(error),
+                    Code::VerbUnsupported => return Err(error),
                     _ => all.fail(run, error),
                 },
             }
@@ -247,23 +247,23 @@ impl SteerMany {
     }
 }
 
-impl Operation {
+impl Verb {
     /// Whether it has something to do on this run, as it stands.
     fn would_change(self, run: &Run) -> Result<bool, store::Error> {
         match self {
-            Operation::Cancel => Ok(cancelling(run, true)? != Cancelling::Already),
-            Operation::Retry => retrying(run),
-            Operation::Pause => pausing(run),
-            Operation::Resume => resuming(run),
+            Verb::Cancel => Ok(cancelling(run, true)? != Cancelling::Already),
+            Verb::Retry => retrying(run),
+            Verb::Pause => pausing(run),
+            Verb::Resume => resuming(run),
         }
     }
 
     async fn change(self, client: &Inner, run: RunId) -> Result<(), Error> {
         match self {
-            Operation::Cancel => steer::cancel(client, run).await,
-            Operation::Retry => steer::retry(client, run).await,
-            Operation::Pause => steer::pause(client, run).await,
-            Operation::Resume => steer::resume(client, run).await,
+            Verb::Cancel => steer::cancel(client, run).await,
+            Verb::Retry => steer::retry(client, run).await,
+            Verb::Pause => steer::pause(client, run).await,
+            Verb::Resume => steer::resume(client, run).await,
         }
     }
 }
@@ -285,9 +285,9 @@ impl fmt::Debug for Matching {
 
 impl fmt::Debug for SteerMany {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operation = &self.operation;
+        let verb = &self.verb;
         f.debug_struct("SteerMany")
-            .field("operation", operation)
+            .field("verb", verb)
             .field("matching", &self.matching)
             .finish_non_exhaustive()
     }

@@ -41,7 +41,7 @@ pub(super) async fn resume(client: &Inner, run: RunId) -> Result<(), Error> {
 
 /// The store as one that steers.
 pub(super) fn steer(client: &Inner) -> Result<&dyn Steer, Error> {
-    client.store.steer().ok_or_else(|| Error::new(Code::OperationUnsupported))
+    client.store.steer().ok_or_else(|| Error::new(Code::VerbUnsupported))
 }
 
 impl<O> RunHandle<O> {
@@ -132,7 +132,7 @@ impl<O> RunHandle<O> {
     /// `run_not_found`, or that the store does not answer.
     pub async fn log_after(&self, line: u64) -> Result<Vec<LogLine>, Error> {
         let notebook = self.client.store.notebook();
-        let notebook = notebook.ok_or_else(|| Error::new(Code::OperationUnsupported))?;
+        let notebook = notebook.ok_or_else(|| Error::new(Code::VerbUnsupported))?;
         let mut lines: Vec<LogLine> = Vec::new();
         loop {
             let after = lines.last().map_or(line, |last| last.no);

@@ -38,9 +38,9 @@
 )]
 
 mod key_suite;
-mod operation_suite;
 mod sample;
 mod snapshot;
+mod steering_suite;
 
 pub mod stage;
 
@@ -84,7 +84,7 @@ pub use step_key::{KeyStage, KeysHarness};
 #[macro_export]
 macro_rules! conformance_suite {
     ($harness:ty) => {
-        $crate::conformance_operations! { $harness }
+        $crate::conformance_steering! { $harness }
         $crate::conformance_cases! {
             $harness =>
             start {

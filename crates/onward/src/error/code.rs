@@ -108,8 +108,8 @@ codes! {
         "The run has no record of this step, so it cannot be forked from there.";
     ForkRefused = "fork_refused", false,
         "A child was started before this step and had not ended. Fork from before its start.";
-    OperationUnsupported = "operation_unsupported", false,
-        "This store does not know this operation on runs.";
+    VerbUnsupported = "verb_unsupported", false,
+        "This store has no such verb: it cannot pause, fork or keep a log.";
     CallbackUnknown = "callback_unknown", false,
         "No run has issued this token. Check that it came whole.";
     CallbackUsed = "callback_used", false,

@@ -53,7 +53,7 @@ pub use signal::{Inbox, NewSignal, Signal, Signalled};
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::{signal_inside, start_inside};
-pub use steer::{Fork, Pause, Steer};
+pub use steer::{Asks, Fork, Mark, Pause, Steer};
 pub use step_key::{
     KeyAnswer, KeyBusy, KeyEnd, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey,
     StepKeyPage, TakeKey,
@@ -64,9 +64,9 @@ pub use transact::PostgresBody;
 pub use transact::SqliteBody;
 pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
-    Asks, Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases,
-    Filter, HistoryPage, Lease, Mark, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query,
-    RunPage, Settle, Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
+    Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
+    HistoryPage, Lease, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, RunPage,
+    Settle, Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
 };
 
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};

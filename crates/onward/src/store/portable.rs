@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::rules;
-use super::{Answer, Conflict, Duplicate, Error, Settled, Signal};
+use super::{Answer, Conflict, Duplicate, Error, NewKey, Settled, Signal};
 use crate::json::Fingerprint;
 use crate::{Failure, LogLine, Record, Run, RunId, RunState, Timestamp};
 
@@ -161,6 +161,12 @@ impl Trace {
 }
 
 impl KeyHold {
+    /// The hold that a run started `now` has on its key.
+    pub(crate) fn of(key: &NewKey, now: Timestamp) -> Self {
+        let expires_at = key.ttl_ms.map(|ttl| Timestamp::from_millis(now.as_millis() + ttl));
+        Self { fingerprint: key.fingerprint, expires_at }
+    }
+
     pub(crate) fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|expires| expires > now)
     }

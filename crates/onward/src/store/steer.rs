@@ -3,7 +3,7 @@
 //! Owns: [`Steer`], the plain data of its verbs, and the decisions that must be taken inside their
 //! transactions. Never changes the state of a run that somebody holds.
 
-use super::{Answer, Conflict, Error, NewKey, Trace, WholeRun};
+use super::{Answer, Conflict, Error, Lease, NewKey, Trace, WholeRun};
 use crate::model::step_id;
 use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp};
 
@@ -38,6 +38,24 @@ pub struct Pause {
     pub run: RunId,
     /// Who pauses it.
     pub caller: String,
+}
+
+/// A running run that somebody asked to end, or paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The run, in the attempt that holds it.
+    pub lease: Lease,
+    /// What its holder is asked.
+    pub asks: Asks,
+}
+
+/// What the holder of a marked run is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// To end it.
+    End,
+    /// To let what executes finish, begin nothing, and give it back.
+    Pause,
 }
 
 /// A run to start with the first records of another.
@@ -144,7 +162,14 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
 
 /// The records that come before the first of a step, without that step's own.
 fn records_before(run: RunId, mut records: Vec<Record>, step: &str) -> Result<Vec<Record>, Error> {
-    let is_it = |record: &Record| record.step == step || step_id::base(&record.step) == step;
+    let is_it = |record: &Record| {
+        let name = match record.entry {
+            // A signal, or a child's end: without its number.
+            Entry::Arrived(_) => record.step.rsplit_once('#').map_or(&*record.step, |(it, _)| it),
+            _ => step_id::base(&record.step),
+        };
+        record.step == step || name == step
+    };
     let first = records.iter().filter(|record| record.voided_at.is_none()).find(|it| is_it(it));
     let Some(first) = first.map(|record| record.seq) else {
         return Err(Error::Conflict(Conflict::NoSuchStep { run }));

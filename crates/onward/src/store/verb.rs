@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{KeyHold, Signal};
+use super::{Mark, Signal};
 use crate::clock::millis;
 use crate::json::Fingerprint;
 use crate::limits::PRUNE_BATCH_MAX;
@@ -89,14 +89,6 @@ pub struct NewKey {
     pub ttl_ms: Option<i64>,
     /// What to do when it is in use.
     pub on_conflict: OnConflict,
-}
-
-impl NewKey {
-    /// The hold that a run started `now` has on it.
-    pub(crate) fn hold(&self, now: Timestamp) -> KeyHold {
-        let expires_at = self.ttl_ms.map(|ttl| Timestamp::from_millis(now.as_millis() + ttl));
-        KeyHold { fingerprint: self.fingerprint, expires_at }
-    }
 }
 
 /// When a run may first be claimed.
@@ -195,24 +187,6 @@ pub struct Claims {
     pub more: bool,
     /// Whether a suspect that this worker serves is queued.
     pub suspect: bool,
-}
-
-/// A running run that somebody asked to end, or paused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// The run, in the attempt that holds it.
-    pub lease: Lease,
-    /// What its holder is asked.
-    pub asks: Asks,
-}
-
-/// What the holder of a marked run is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
-    /// To end it.
-    End,
-    /// To let what executes finish, begin nothing, and give it back.
-    Pause,
 }
 
 /// A claimed run.

@@ -1,4 +1,4 @@
-//! One operation on many runs.
+//! One change to many runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -11,6 +11,9 @@ use crate::stores::{on_each_store, until_state};
 
 const WORK: Workflow<(), u32> = Workflow::named("work");
 
+/// Steps that take longer than a mark needs to reach its holder.
+const STEPS: u32 = 150;
+
 /// Waits until something holds of a run.
 async fn until(run: &RunHandle<u32>, holds: impl Fn(&onward::Run) -> bool) -> onward::Run {
     let looking = async {
@@ -29,46 +32,38 @@ async fn until(run: &RunHandle<u32>, holds: impl Fn(&onward::Run) -> bool) -> on
 #[tokio::test]
 async fn a_pause_keeps_the_result_of_the_step_in_flight() {
     on_each_store(|onward: Onward| async move {
-        let (begun, go, second) =
-            (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
-        let first = Arc::new(AtomicU32::new(0));
-        let worker = {
-            let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
-            let (first, second) = (Arc::clone(&first), Arc::clone(&second));
-            onward.worker().serve(WORK, move |ctx: Ctx, ()| {
-                let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
-                let (first, second) = (Arc::clone(&first), Arc::clone(&second));
-                async move {
-                    let one = ctx.step("one", async |_| {
-                        first.fetch_add(1, Ordering::SeqCst);
-                        begun.notify_one();
-                        go.notified().await;
+        let (begun, bodies) = (Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
+        let (tell, counted) = (Arc::clone(&begun), Arc::clone(&bodies));
+        let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+            let (tell, counted) = (Arc::clone(&tell), Arc::clone(&counted));
+            async move {
+                for _ in 0..STEPS {
+                    let step = ctx.step("step", async |_| {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        tell.notify_one();
+                        tokio::time::sleep(Duration::from_millis(20)).await;
                         Ok::<_, Failure>(1)
                     });
-                    let one = one.await?;
-                    let two = ctx.step("two", async |_| {
-                        second.fetch_add(1, Ordering::SeqCst);
-                        Ok::<_, Failure>(one + 1)
-                    });
-                    two.await
+                    step.await?;
                 }
-            })
-        };
+                Ok(STEPS)
+            }
+        });
         let worker = worker.start().await.unwrap();
         let run = onward.start(WORK, &()).await.unwrap();
         begun.notified().await;
         run.pause().await.unwrap();
-        assert!(matches!(run.why().await.unwrap(), Why::Pausing { .. }));
-        go.notify_one();
-        let paused = until(&run, |run| run.state == RunState::Queued).await;
+        let paused = until(&run, |run| run.state != RunState::Running).await;
+        assert_eq!(paused.state, RunState::Queued);
         assert!(paused.paused_at.is_some() && paused.paused_by.is_some());
-        let history = run.history().await.unwrap();
-        assert_eq!(history.iter().map(|it| it.step.as_str()).collect::<Vec<_>>(), ["one"]);
+        let recorded = run.history().await.unwrap().len() as u32;
+        assert!((1..STEPS).contains(&recorded), "it stopped half-way, after {recorded}");
+        assert_eq!(bodies.load(Ordering::SeqCst), recorded, "what began is recorded");
         let said = run.why().await.unwrap().to_string();
         assert!(said.contains("paused since") && said.contains("onward runs resume"), "{said}");
         run.resume().await.unwrap();
-        assert_eq!(run.result().await.unwrap(), 2);
-        assert_eq!((first.load(Ordering::SeqCst), second.load(Ordering::SeqCst)), (1, 1));
+        assert_eq!(run.result().await.unwrap(), STEPS);
+        assert_eq!(bodies.load(Ordering::SeqCst), STEPS, "no body was executed twice");
         assert_eq!(run.pause().await.unwrap_err().code(), Code::RunFinished);
         worker.shutdown().await.unwrap();
     })

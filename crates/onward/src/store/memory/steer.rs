@@ -38,7 +38,7 @@ impl Steer for MemoryStore {
                 if let Some(held) = state.live_key(workflow, key.key.clone(), now) {
                     return Err(Error::Conflict(Conflict::KeyTaken { run: held.run }));
                 }
-                forked.hold = Some(key.hold(now));
+                forked.hold = Some(KeyHold::of(key, now));
             }
             state.add_whole(forked);
             Ok(state.row(fork.id)?.run.clone())

@@ -14,7 +14,7 @@ use super::tx::{Param, Session, Tx};
 use super::{PostgresStore, Shared, import, signal, sweep};
 use crate::limits::CASCADE_BATCH_MAX;
 use crate::store::steer::{self, ChildAgain};
-use crate::store::{Answer, Conflict, Error, Fork, Pause, Steer};
+use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Steer};
 use crate::{Run, RunId};
 
 const CHILDREN: &str = "select onward.sweep_children($1)";
@@ -75,7 +75,7 @@ async fn start_fork(tx: &mut Tx, fork: &Fork) -> Result<Run, Fault> {
             let run = run_id(held.try_get(0).map_err(Fault::data)?);
             return Err(Error::Conflict(Conflict::KeyTaken { run }).into());
         }
-        forked.hold = Some(key.hold(tx.now));
+        forked.hold = Some(KeyHold::of(key, tx.now));
     }
     import::add(tx, std::slice::from_ref(&forked)).await?;
     tx.changed(fork.id);

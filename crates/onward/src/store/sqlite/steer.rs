@@ -11,7 +11,7 @@ use super::signal::tell_parent;
 use super::tx::Tx;
 use super::{SqliteStore, import, row, sweep};
 use crate::store::steer::{self, ChildAgain};
-use crate::store::{Answer, Conflict, Error, Fork, Pause, Steer};
+use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Steer};
 use crate::{Run, RunId};
 
 impl Steer for SqliteStore {
@@ -60,7 +60,7 @@ fn start_fork(tx: &mut Tx<'_>, fork: &Fork) -> Result<Run, Fault> {
         if let Some(run) = import::holder(tx, &forked.run.workflow, &key.key)? {
             return Err(Error::Conflict(Conflict::KeyTaken { run }).into());
         }
-        forked.hold = Some(key.hold(tx.now));
+        forked.hold = Some(KeyHold::of(key, tx.now));
     }
     import::add(tx, &forked)?;
     Ok(tx.row(fork.id)?.run)

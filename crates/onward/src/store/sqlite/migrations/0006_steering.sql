@@ -1,4 +1,4 @@
--- Operations on runs.
+-- Steering runs, and what they note on themselves.
 --
 -- log   the last lines that a run's code wrote, of its function or of a step's body.
 

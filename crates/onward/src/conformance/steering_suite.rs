@@ -1,11 +1,11 @@
-//! The cases of operations on runs, as one macro of the suite.
+//! The cases of steering runs, as one macro of the suite.
 //!
 //! Owns: which cases there are. Never what they say; `pause`, `fork`, `note` and `child_again` do.
 
 /// Makes one test of every case about pausing, forking and noting; a part of the suite.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! conformance_operations {
+macro_rules! conformance_steering {
     ($harness:ty) => {
         $crate::conformance_cases! {
             $harness =>
