@@ -26,6 +26,9 @@ pub(crate) enum Format {
 /// What the state of a run is called that waits for an operator or another build.
 pub(crate) const STUCK: &str = "stuck";
 
+/// What the state of a run is called that is paused.
+pub(crate) const PAUSED: &str = "paused";
+
 /// Characters of a key or workflow name in a list.
 const NAME_CHARS: usize = 32;
 
@@ -44,9 +47,28 @@ pub(crate) fn is_stuck(run: &Run) -> bool {
     run.state == RunState::Waiting && matches!(run.waits_for, Some(Waits::Stuck { .. }))
 }
 
-/// The state of a run for people, who want to tell a stuck run from one that waits for a time.
+/// Whether the run is paused: it goes on after a resume.
+pub(crate) fn is_paused(run: &Run) -> bool {
+    run.paused_at.is_some() && !run.state.is_final()
+}
+
+/// The state of a run for people, who want to tell a stuck or paused run from one that waits for a
+/// time.
 pub(crate) fn state_name(run: &Run) -> &'static str {
-    if is_stuck(run) { STUCK } else { run.state.as_str() }
+    match run.state {
+        _ if is_paused(run) => PAUSED,
+        _ if is_stuck(run) => STUCK,
+        state => state.as_str(),
+    }
+}
+
+/// The state of a run that has not ended, with how far it is.
+fn state_and_progress(run: &Run) -> String {
+    let percent = run.progress().and_then(|progress| progress.percent());
+    match percent.filter(|_| !run.state.is_final()) {
+        Some(percent) => format!("{} {percent} %", state_name(run)),
+        None => state_name(run).to_owned(),
+    }
 }
 
 /// A text in the colour of the run's state; what is stuck needs somebody, as what failed.
@@ -83,7 +105,7 @@ fn runs_table(runs: &[Run], now: Timestamp) -> Table<5> {
     for run in runs {
         table.row([
             run.id.to_string().into(),
-            state_cell(run, state_name(run)),
+            state_cell(run, state_and_progress(run)),
             text::cut(&run.workflow, NAME_CHARS).into(),
             text::cut(run.key.as_deref().unwrap_or("-"), NAME_CHARS).into(),
             text::duration(now.since(run.created_at)).into(),

@@ -70,6 +70,7 @@ impl SignalsCommand {
     }
 }
 
-fn json(text: &str) -> Result<Json, String> {
+/// A value, written as JSON.
+pub(crate) fn json(text: &str) -> Result<Json, String> {
     Json::parse(text).map_err(|error| format!("{error}; a text is written as '\"text\"'"))
 }

@@ -116,7 +116,7 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
 fn the_help_lists_the_states_and_has_one_line_for_the_formats() {
     let help = Place::new().onward(&["runs", "list", "--help"]).stdout;
     let states = "[possible values: queued, running, waiting, completed, failed, cancelled, \
-                  stuck]";
+                  stuck, paused]";
     assert!(help.contains(states), "{help}");
     let formats = help.lines().filter(|line| line.contains("json (one object per line)"));
     assert_eq!(formats.count(), 1, "{help}");

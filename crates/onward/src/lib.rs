@@ -64,8 +64,8 @@ mod workflow;
 #[cfg(feature = "schedules")]
 pub use client::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use client::{
-    Copied, CopyProgress, CopyTo, Held, Once, Onward, Open, Progress, Refusal, RunHandle,
-    SendSignal, Start, StartMany, StartedMany,
+    Copied, CopyProgress, CopyTo, ForkRun, Held, Matching, Once, Onward, Open, Progress, Refusal,
+    RunHandle, SendSignal, Start, StartMany, StartedMany, SteerFailure, SteerMany, Steered,
 };
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use ctx::{
@@ -78,8 +78,8 @@ pub use id::{RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
-    CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Parent, Record, RecordKind, Run,
-    RunState, Schedule, ScheduleSpec, Waits,
+    CatchUp, CodeChange, Entry, LatestRun, LogLine, Noted, Notes, OnConflict, Overlap, Parent,
+    Record, RecordKind, Run, RunProgress, RunState, Schedule, ScheduleSpec, Waits,
 };
 pub use retry::Retry;
 pub use store::{
@@ -137,3 +137,7 @@ mod versions_page {}
 #[cfg(all(doctest, feature = "schedules", feature = "testing"))]
 #[doc = include_str!("../../../docs/cookbook.md")]
 mod cookbook_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/steering.md")]
+mod steering_page {}

@@ -44,6 +44,22 @@ pub const TAGS_MAX: usize = 32;
 /// Bytes of a tag's value, which is looked for as a key is.
 pub const TAG_VALUE_BYTES_MAX: usize = 512;
 
+/// Lines that a run's log keeps: the last ones, since they tell what the run is about. With the
+/// bytes of a line it bounds a log at 1 MiB.
+pub const LOG_LINES_MAX: usize = 1_000;
+
+/// Bytes of a line of a run's log; longer ones are cut, with a mark. A line is for people; what is
+/// longer belongs in a step's result.
+pub const LOG_LINE_BYTES_MAX: usize = 1_024;
+
+/// How long a run's notes (lines, progress, tags) may wait for the write that keeps them: so soon are
+/// they seen, and so seldom does a run write that notes all the time.
+pub const NOTE_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs that a change to many takes at once: each is a write of its own, and these share a
+/// commit.
+pub const STEER_BATCH_MAX: usize = 100;
+
 /// Runs in one call of a store's `start`: large enough that the commit's cost vanishes, small
 /// enough that other writers wait only milliseconds for it.
 pub const START_BATCH_MAX: usize = 500;

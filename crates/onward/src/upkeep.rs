@@ -1,6 +1,6 @@
 //! Upkeep: what every worker does for all.
 //!
-//! Owns: the rhythm of sweeping, and that schedules are fired beside it. Never judges others before
+//! Owns: the rhythm of sweeping, that schedules are fired beside it, and that a cancel reaches children. Never judges others before
 //! its own lease has been steady for one lease, so that after an outage nobody takes everybody's runs.
 
 use std::sync::Arc;
@@ -50,6 +50,23 @@ async fn sweep(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Duration) {
             Err(error) => tracing::warn!(%error, "cannot sweep; again soon"),
         }
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// Passes over the children of cancelled runs that whoever ended one makes at once: thousands of
+/// children. A sweep goes on where it stops.
+const CASCADE_PASSES_MAX: usize = 64;
+
+/// Asks the children of runs that were just cancelled to end, and theirs, so that nobody waits for
+/// the next sweep. What cannot be done now is left to that.
+pub(crate) async fn cascade(store: &dyn Store) {
+    let Some(steer) = store.steer() else { return };
+    for _ in 0..CASCADE_PASSES_MAX {
+        match steer.cascade().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return tracing::debug!(%error, "children are left to the next sweep"),
+        }
     }
 }
 

@@ -33,7 +33,19 @@ pub enum Why {
     /// It is queued, and a worker will claim it.
     NextInLine,
     /// It is paused.
-    Paused,
+    Paused {
+        /// Since when.
+        since: Timestamp,
+        /// Who paused it.
+        by: Option<String>,
+        /// The run, to resume.
+        run: RunId,
+    },
+    /// It is paused, and what executes in it is let finish first.
+    Pausing {
+        /// Since when.
+        since: Timestamp,
+    },
     /// It is queued, and no worker serves it.
     NoWorker {
         /// The workflow that would have to be served.
@@ -85,16 +97,21 @@ pub enum Why {
 /// counts as gone: if it is the last, nobody is there to mark it.
 pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
     let live: Vec<_> = workers.iter().filter(|worker| worker.lease_until >= now).collect();
+    if let Some(paused) = paused(run) {
+        return paused;
+    }
     match (run.state, &run.waits_for) {
         (state, _) if state.is_final() => Why::Ended { state },
         (RunState::Running, _) => match live.iter().find(|live| Some(live.id) == run.worker) {
             None if run.cancel_at.is_some() => Why::CancelAsked { served: is_served(run, &live) },
             None => Why::WorkerGone { served: is_served(run, &live) },
             Some(_) if run.cancel_at.is_some() => Why::Cancelling,
-            Some(holder) => Why::Running { place: holder.place.clone() },
+            Some(holder) => match run.paused_at {
+                Some(since) => Why::Pausing { since },
+                None => Why::Running { place: holder.place.clone() },
+            },
         },
         _ if run.cancel_at.is_some() => Why::CancelAsked { served: is_served(run, &live) },
-        _ if run.paused_at.is_some() => Why::Paused,
         (_, Some(Waits::Stuck { code, detail })) => {
             Why::Stuck { code: code.clone(), detail: detail.clone() }
         }
@@ -111,6 +128,12 @@ pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
         _ if is_served(run, &live) => Why::NextInLine,
         _ => Why::NoWorker { workflow: run.workflow.clone(), queue: run.queue.clone() },
     }
+}
+
+fn paused(run: &Run) -> Option<Why> {
+    let held = run.state == RunState::Running || run.state.is_final() || run.cancel_at.is_some();
+    let since = run.paused_at.filter(|_| !held)?;
+    Some(Why::Paused { since, by: run.paused_by.clone(), run: run.id })
 }
 
 fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
@@ -153,7 +176,14 @@ impl fmt::Display for Why {
             }
             Why::Ended { state } => write!(f, "It has ended: {state}."),
             Why::NextInLine => f.write_str("It is due; a worker that serves it is up."),
-            Why::Paused => f.write_str("It is paused."),
+            Why::Paused { since, by, run } => {
+                let by = by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
+                write!(f, "It is paused since {since}{by}; resume with: onward runs resume {run}")
+            }
+            Why::Pausing { since } => write!(
+                f,
+                "It is paused since {since}; what executes in it is let finish and recorded first."
+            ),
             Why::NoWorker { workflow, queue } => {
                 write!(f, "No live worker serves workflow {workflow:?} on queue {queue:?}.")
             }
@@ -271,7 +301,13 @@ mod tests {
         let parked = Run { cancel_at: Some(NOW), ..run(RunState::Queued) };
         assert!(said(&parked, &[]).ends_with("a worker that serves it is up; none is now."));
         let paused = Run { paused_at: Some(NOW), ..run(RunState::Queued) };
-        assert_eq!(said(&paused, &[]), "It is paused.");
+        let resume = "resume with: onward runs resume 00000000-0000-0000-0000-000000000001";
+        let since = "It is paused since 1970-01-01T00:16:40.000Z";
+        assert_eq!(said(&paused, &[]), format!("{since}; {resume}"));
+        let by = Run { paused_by: Some("ops".to_owned()), ..paused };
+        assert_eq!(said(&by, &[]), format!("{since} by ops; {resume}"));
+        let pausing = Run { paused_at: Some(NOW), ..run(RunState::Running) };
+        assert!(said(&pausing, &[worker(1_000_001)]).contains("is let finish"));
         assert_eq!(said(&run(RunState::Failed), &[]), "It has ended: failed.");
     }
 }

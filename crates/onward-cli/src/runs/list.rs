@@ -1,13 +1,13 @@
 //! `onward runs list`.
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use onward::limits::PAGE_ROWS_MAX;
-use onward::{Filter, Onward, Query, Run, RunId, RunPage, RunState};
+use onward::{Onward, Query, RunId, RunPage};
 
-use crate::args::{self, Global};
+use super::filter::{FilterArgs, Wanted};
+use crate::args::Global;
 use crate::open;
-use crate::output::{self, Format, STUCK};
+use crate::output::{self, Format};
 use crate::problem::{Exit, Problem};
 
 /// Runs in a table, unless a limit is given.
@@ -25,36 +25,17 @@ Examples:
   onward runs list --state stuck -o ids | onward runs retry -
   onward runs list -o json | jq -r .key
 
-Stuck runs are waiting ones that go on only after a retry, or on a worker of another build.")]
+Stuck runs are waiting ones that go on only after a retry, or on a worker of another build. Paused
+ones go on after a resume.")]
 pub(crate) struct ListArgs {
-    /// In this state; may be repeated
-    #[arg(long, value_parser = states())]
-    state: Vec<State>,
-    /// Of this workflow
-    #[arg(long)]
-    workflow: Option<String>,
-    /// In this queue
-    #[arg(long)]
-    queue: Option<String>,
-    /// With this key
-    #[arg(long)]
-    key: Option<String>,
-    /// With this tag, name=value; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = args::tag)]
-    tag: Vec<(String, String)>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// How many at most, up to 1000; when left out, 50 in a table and all as json or ids
     #[arg(long, value_parser = limit)]
     limit: Option<usize>,
     /// Only runs older than this one: the last of the page before
     #[arg(long, value_name = "ID", value_parser = super::id)]
     before: Option<RunId>,
-}
-
-/// A state to list: one of the library's, or the waiting ones that are stuck.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Of(RunState),
-    Stuck,
 }
 
 impl ListArgs {
@@ -65,11 +46,11 @@ impl ListArgs {
             None if global.output == Format::Table => (TABLE_ROWS, false),
             None => (PRINTED_ROWS, true),
         };
-        let wanted = Wanted::of(&self.state);
-        let mut query = self.query(limit);
+        let (filter, wanted) = self.filter.read(output::now(&onward));
+        let mut query = Query { filter, before: self.before, limit };
         let mut printed = 0;
         loop {
-            let page = wanted.page(&onward, query.clone()).await?;
+            let page = page_of(&onward, query.clone(), &wanted).await?;
             output::print_runs(global.output, &page.runs, output::now(&onward))?;
             printed += page.runs.len();
             query.before = page.runs.last().map(|run| run.id);
@@ -79,60 +60,19 @@ impl ListArgs {
             }
         }
     }
-
-    fn query(self, limit: usize) -> Query {
-        let mut states: Vec<_> = self.state.into_iter().map(State::stored).collect();
-        states.sort_unstable();
-        states.dedup();
-        let filter = Filter {
-            workflow: self.workflow,
-            states,
-            queue: self.queue,
-            key: self.key,
-            tags: self.tag.into_iter().collect(),
-            ..Filter::default()
-        };
-        Query { filter, before: self.before, limit }
-    }
 }
 
-impl State {
-    /// The state under which the store has it.
-    fn stored(self) -> RunState {
-        match self {
-            State::Of(state) => state,
-            State::Stuck => RunState::Waiting,
-        }
-    }
-}
-
-/// Which of the listed runs are wanted: of the waiting ones, perhaps only those that are stuck.
-struct Wanted {
-    waiting_if_stuck: bool,
-}
-
-impl Wanted {
-    fn of(states: &[State]) -> Self {
-        let waiting = State::Of(RunState::Waiting);
-        Self { waiting_if_stuck: states.contains(&State::Stuck) && !states.contains(&waiting) }
-    }
-
-    fn has(&self, run: &Run) -> bool {
-        !self.waiting_if_stuck || run.state != RunState::Waiting || output::is_stuck(run)
-    }
-
-    /// As a page of the library's, without the runs that are not wanted.
-    async fn page(&self, onward: &Onward, mut query: Query) -> Result<RunPage, Problem> {
-        let mut found = RunPage::default();
-        loop {
-            let page = onward.list(query.clone()).await?;
-            query.before = page.runs.last().map(|run| run.id);
-            let mut runs = page.runs.into_iter().filter(|run| self.has(run));
-            found.runs.extend(runs.by_ref().take(query.limit - found.runs.len()));
-            found.more = page.more || runs.next().is_some();
-            if !page.more || found.runs.len() == query.limit {
-                return Ok(found);
-            }
+/// As a page of the library's, without the runs that are not wanted.
+async fn page_of(onward: &Onward, mut query: Query, wanted: &Wanted) -> Result<RunPage, Problem> {
+    let mut found = RunPage::default();
+    loop {
+        let page = onward.list(query.clone()).await?;
+        query.before = page.runs.last().map(|run| run.id);
+        let mut runs = page.runs.into_iter().filter(|run| wanted.has(run));
+        found.runs.extend(runs.by_ref().take(query.limit - found.runs.len()));
+        found.more = page.more || runs.next().is_some();
+        if !page.more || found.runs.len() == query.limit {
+            return Ok(found);
         }
     }
 }
@@ -145,15 +85,6 @@ fn say_more(page: &RunPage, printed: usize) {
         }
         _ => {}
     }
-}
-
-/// Takes the name of a state, and lists the names in the help.
-fn states() -> impl TypedValueParser<Value = State> {
-    let names = RunState::ALL.map(RunState::as_str).into_iter().chain([STUCK]);
-    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
-        STUCK => Ok(State::Stuck),
-        name => name.parse().map(State::Of),
-    })
 }
 
 fn limit(text: &str) -> Result<usize, String> {

@@ -2,9 +2,11 @@
 //!
 //! Owns: the commands, one file each, and the ids they take.
 
-mod cancel;
+mod filter;
+mod fork;
 mod list;
-mod retry;
+mod log;
+mod many;
 mod show;
 mod steer;
 mod watch;
@@ -12,6 +14,7 @@ mod watch;
 use clap::{Args, Subcommand};
 use onward::RunId;
 
+use self::steer::Verb;
 use crate::args::Global;
 use crate::problem::{Exit, Problem};
 
@@ -23,17 +26,25 @@ pub(crate) enum RunsCommand {
     Watch(watch::WatchArgs),
     /// Asks runs to end; a body that executes is told within a second
     #[command(after_help = steer::CANCEL_EXAMPLES)]
-    Cancel(Ids),
+    Cancel(steer::SteerArgs),
     /// Lets failed or stuck runs go on from the step that failed
     #[command(after_help = steer::RETRY_EXAMPLES)]
-    Retry(Ids),
+    Retry(steer::SteerArgs),
+    /// Pauses runs: the step that executes is let finish, nothing new begins
+    #[command(after_help = steer::PAUSE_EXAMPLES)]
+    Pause(steer::SteerArgs),
+    /// Lets paused runs go on
+    #[command(after_help = steer::RESUME_EXAMPLES)]
+    Resume(steer::SteerArgs),
+    Fork(fork::ForkArgs),
+    Log(log::LogArgs),
 }
 
 /// The runs that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct Ids {
     /// Run ids, or - to read them from stdin, one per line
-    #[arg(required = true, value_name = "ID", value_parser = id_or_stdin)]
+    #[arg(value_name = "ID", value_parser = id_or_stdin)]
     ids: Vec<IdArg>,
 }
 
@@ -50,8 +61,12 @@ impl RunsCommand {
             RunsCommand::List(list) => list.execute(global).await,
             RunsCommand::Show(show) => show.execute(global).await,
             RunsCommand::Watch(watch) => watch.execute(global).await,
-            RunsCommand::Cancel(ids) => cancel::execute(ids, global).await,
-            RunsCommand::Retry(ids) => retry::execute(ids, global).await,
+            RunsCommand::Cancel(args) => args.execute(Verb::Cancel, global).await,
+            RunsCommand::Retry(args) => args.execute(Verb::Retry, global).await,
+            RunsCommand::Pause(args) => args.execute(Verb::Pause, global).await,
+            RunsCommand::Resume(args) => args.execute(Verb::Resume, global).await,
+            RunsCommand::Fork(fork) => fork.execute(global).await,
+            RunsCommand::Log(log) => log.execute(global).await,
         }
     }
 }

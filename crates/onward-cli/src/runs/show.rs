@@ -79,11 +79,20 @@ impl Shown {
         for (name, value) in &run.tags {
             fact("tag", text::line(&format!("{name}={value}")).into());
         }
+        if let Some(progress) = run.progress() {
+            fact("progress", progress.to_string().into());
+        }
         for (name, at) in times_of(run) {
-            fact(name, text::moment(at, now).into());
+            let by = run.paused_by.as_ref().filter(|_| name == "paused");
+            let by = by.map_or(String::new(), |by| text::line(&format!(", by {by}")));
+            fact(name, format!("{}{by}", text::moment(at, now)).into());
         }
         for (name, other) in relatives_of(run) {
             fact(name, other.to_string().into());
+        }
+        if run.notes.log_lines > 0 {
+            let lines = text::count(run.notes.log_lines, "line");
+            fact("log", format!("{lines}; onward runs log {}", run.id).into());
         }
         if let Some(change) = &run.code_change {
             let (build, steps) = (&change.build, change.unasked.join(", "));
@@ -127,6 +136,7 @@ fn times_of(run: &Run) -> impl Iterator<Item = (&'static str, Timestamp)> {
 
 fn relatives_of(run: &Run) -> impl Iterator<Item = (&'static str, RunId)> {
     let relatives = [
+        ("forked from", run.forked_from),
         ("continues", run.continued_from),
         ("goes on as", run.continued_as),
         ("before", run.successor),

@@ -11,7 +11,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::Topic;
-use onward::{Onward, Record, Run, RunId, RunState, Timestamp, Why};
+use onward::{Onward, Record, Run, RunId, RunProgress, RunState, Timestamp, Why};
 use serde::Serialize;
 
 use super::show::record_row;
@@ -57,7 +57,7 @@ struct Watch<'a> {
     /// What the run does just now. Hidden where stderr is no terminal.
     now_line: ProgressBar,
     /// What was last said of that where there is no terminal.
-    said: Option<Why>,
+    said: Option<(Why, Option<RunProgress>)>,
 }
 
 /// A record as it is printed with `-o json`.
@@ -87,7 +87,8 @@ impl<'a> Watch<'a> {
                 Some(next) => self.go_on_with(next),
                 None if run.state.is_final() => return Ok(run),
                 None => {
-                    self.say(self.onward.run(self.id).why().await?);
+                    let why = self.onward.run(self.id).why().await?;
+                    self.say(why, run.progress());
                     // A hint that does not come in time is made up for by looking.
                     let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
                 }
@@ -96,10 +97,11 @@ impl<'a> Watch<'a> {
     }
 
     /// Says what the run does just now; without a terminal, only when that is news.
-    fn say(&mut self, why: Why) {
-        let sentence = text::line(&why.to_string());
+    fn say(&mut self, why: Why, progress: Option<RunProgress>) {
+        let far = progress.map_or(String::new(), |progress| format!(" Progress: {progress}."));
+        let sentence = text::line(&format!("{why}{far}"));
         if self.now_line.is_hidden() {
-            let news = Some(without_countdown(why));
+            let news = Some((without_countdown(why), progress));
             if self.said != news {
                 anstream::eprintln!("{sentence}");
                 self.said = news;

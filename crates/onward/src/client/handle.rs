@@ -48,8 +48,8 @@ use crate::{Code, Error, Json, Record, Run, RunId, RunState};
 /// # worker.shutdown().await }
 /// ```
 pub struct RunHandle<O> {
-    client: Arc<Inner>,
-    id: RunId,
+    pub(super) client: Arc<Inner>,
+    pub(super) id: RunId,
     /// Registered before the run was started, so that its end cannot have been missed and the
     /// first wait needs no look at the store.
     started: Mutex<Option<EndingWaiter>>,
@@ -154,18 +154,17 @@ impl<O> RunHandle<O> {
     /// # Errors
     /// `run_finished` when it ended otherwise, `run_not_found`, or that the store does not answer.
     pub async fn cancel(&self) -> Result<(), Error> {
-        let cancelled = self.client.store.cancel(self.id).await;
-        cancelled.map(drop).map_err(|error| Error::from(error).of_run(self.id))
+        super::steer::cancel(&self.client, self.id).await
     }
 
     /// Lets a failed or stuck run go on from the step that failed, which gets all its tries
-    /// again. Whatever succeeded stays as it is.
+    /// again. Whatever succeeded stays as it is. If a child's failure ended it, the child is retried
+    /// too, and its new end is waited for.
     ///
     /// # Errors
     /// `run_not_failed`, `run_not_found`, or that the store does not answer.
     pub async fn retry(&self) -> Result<(), Error> {
-        let retried = self.client.store.retry(self.id).await;
-        retried.map(drop).map_err(|error| Error::from(error).of_run(self.id))
+        super::steer::retry(&self.client, self.id).await
     }
 
     /// Sends the run a signal, which its function gets from [`Ctx::signal`](crate::Ctx::signal).
@@ -256,7 +255,7 @@ impl<O> RunHandle<O> {
         }
     }
 
-    async fn look(&self, id: RunId) -> Result<Run, Error> {
+    pub(super) async fn look(&self, id: RunId) -> Result<Run, Error> {
         let run = self.client.store.get(Which::Id(id)).await?;
         run.ok_or_else(|| Error::new(Code::RunNotFound).of_run(id))
     }

@@ -5,11 +5,13 @@
 
 mod callback;
 mod copy;
+mod fork;
 mod handle;
 #[cfg(feature = "sqlite")]
 mod inside;
 #[cfg(feature = "postgres")]
 mod inside_postgres;
+mod matching;
 mod once;
 mod open;
 #[cfg(feature = "schedules")]
@@ -19,13 +21,16 @@ mod signal;
 mod signal_postgres;
 mod start;
 mod start_many;
+mod steer;
 mod step_key;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use copy::{Copied, CopyProgress, CopyTo};
+pub use fork::ForkRun;
 pub use handle::RunHandle;
+pub use matching::{Matching, SteerFailure, SteerMany, Steered};
 pub use once::{Held, Once};
 pub use open::Open;
 #[cfg(feature = "schedules")]
@@ -37,7 +42,7 @@ pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 use crate::ending::Endings;
 use crate::error::check_name;
 use crate::keyed::KeyPlace;
-use crate::store::{Keys, Prune, Query, RunPage, Stats, Store, Which};
+use crate::store::{Filter, Keys, Prune, Query, RunPage, Stats, Store, Which};
 use crate::watch::Watch;
 use crate::worker::{Shared, WorkerBuilder};
 use crate::{Code, Error, Json, Key, RunId, Workflow};
@@ -307,6 +312,22 @@ impl Onward {
             limit => limit,
         };
         Ok(self.inner.store.list(Query { limit, ..query }).await?)
+    }
+
+    /// The runs that a filter fits, to cancel, retry, pause or resume all of them.
+    ///
+    /// ```
+    /// use onward::{Filter, Onward, RunState};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let failed = Filter { states: vec![RunState::Failed], ..Filter::default() };
+    /// let retried = onward.matching(failed).retry().await?;
+    /// println!("{} go on", retried.done);
+    /// # Ok(()) }
+    /// ```
+    pub fn matching(&self, filter: Filter) -> Matching {
+        Matching::new(Arc::clone(&self.inner), filter)
     }
 
     /// Counts of runs by state and queue, and the workers.

@@ -5,13 +5,13 @@ use crate::limits::CASCADE_BATCH_MAX;
 use crate::store::{End, Lease, NewParent, NewRun, Settled};
 use crate::{Failure, Parent, RunId, RunState, Waits};
 
-fn child_of(lease: Lease, step: &str) -> NewRun {
+pub(super) fn child_of(lease: Lease, step: &str) -> NewRun {
     let parent = NewParent { lease, step: step.to_owned(), detached: false };
     NewRun { parent: Some(parent), ..new_run() }
 }
 
 /// The end of an attempt that waits for a child.
-fn awaiting(child: RunId, wakes_seen: u64) -> End {
+pub(super) fn awaiting(child: RunId, wakes_seen: u64) -> End {
     End::Parked { wake_at: None, waits_for: Waits::Child { run: child }, wakes_seen }
 }
 

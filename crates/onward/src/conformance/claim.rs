@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::stage::*;
 use crate::limits::CLAIM_BATCH_MAX;
-use crate::store::{Claim, End, Lease, Mark, NewRun, StartAt};
+use crate::store::{Asks, Claim, End, Lease, Mark, NewRun, StartAt};
 use crate::{RunId, RunState};
 
 /// The highest priority comes first, then the longest due, then the oldest id.
@@ -110,7 +110,7 @@ pub async fn claim_of_none_only_reads(stage: &Stage) {
     let before = stage.snapshot().await;
     let claims = worker.claim(0).await;
     assert!(claims.runs.is_empty() && claims.more && !claims.suspect);
-    assert_eq!(claims.marks, [Mark { lease }]);
+    assert_eq!(claims.marks, [Mark { lease, asks: Asks::End }]);
     assert_eq!(claims.next_due, Some(stage.in_ms(1_000)));
     stage.assert_unchanged(&before).await;
 }
@@ -121,7 +121,7 @@ pub async fn claim_tells_marks_to_the_holder_only(stage: &Stage) {
     let lease = stage.running(&one).await;
     stage.running(&two).await;
     stage.store.cancel(lease.run).await.unwrap();
-    assert_eq!(one.claim(0).await.marks, [Mark { lease }]);
+    assert_eq!(one.claim(0).await.marks, [Mark { lease, asks: Asks::End }]);
     assert_eq!(two.claim(0).await.marks, []);
     stage.settle(lease, End::Cancelled).await.unwrap();
     assert_eq!(one.claim(0).await.marks, []);

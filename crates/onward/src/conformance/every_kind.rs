@@ -7,8 +7,8 @@ use crate::store::{
     End, KeyHold, Lease, NewKey, NewRun, Settle, Settled, Signal, StartAt, Trace, WholeRun,
 };
 use crate::{
-    CodeChange, Duplicate, Entry, Failure, Fingerprint, OnConflict, Parent, Record, Run, RunId,
-    RunState, Waits, WorkerId,
+    CodeChange, Duplicate, Entry, Failure, Fingerprint, LogLine, Noted, Notes, OnConflict, Parent,
+    Record, Run, RunId, RunProgress, RunState, Waits, WorkerId,
 };
 
 /// A run to start with a key that expires.
@@ -138,6 +138,10 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
     run.successor = Some(RunId::new());
     let unasked = vec!["gone".to_owned()];
     run.signals = 3;
+    (run.paused_by, run.forked_from) = (Some("ops".to_owned()), Some(RunId::new()));
+    let progress = RunProgress { done: 3, total: 1 << 40, at: stage.in_ms(12) };
+    let noted = Noted { seq: 9, calls: 2 };
+    run.notes = Notes { progress: Some(progress), log_lines: 2, noted };
     let (parent, step) = (RunId::new(), "$child/full".to_owned());
     run.parent = Some(Parent { run: parent, step, detached: true });
     run.code_change = Some(CodeChange { build: "b4".to_owned(), unasked, at: stage.in_ms(8) });
@@ -157,6 +161,7 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
         hold: Some(KeyHold { fingerprint: Fingerprint::of(b"full"), expires_at: at(60_000) }),
         suppressed: vec![(RunId::new(), duplicate)],
         signals: vec![signal],
+        log: full_log(stage),
     }
 }
 
@@ -168,6 +173,18 @@ fn assert_nothing_left_out(stage: &Stage, run: &Run) {
     for (field, value) in full.as_object().unwrap() {
         assert_ne!(value, &fresh[field], "{field} says nothing");
     }
+}
+
+/// A line of a function and one of a body.
+fn full_log(stage: &Stage) -> Vec<LogLine> {
+    let line = |no, step: Option<&str>| LogLine {
+        no,
+        at: stage.in_ms(no),
+        step: step.map(str::to_owned),
+        try_number: step.map(|_| 2),
+        text: format!("line {no} \u{2603}"),
+    };
+    vec![line(1, None), line(2, Some("pay"))]
 }
 
 /// Records of every kind, with something in every field.

@@ -176,7 +176,7 @@ pub async fn lost_answer_of_an_import(stage: &Stage) {
 }
 
 /// Does a write whose answer is lost, repeats it, and asserts that the repeat changed nothing.
-async fn repeated<T, F>(stage: &Stage, write: F) -> T
+pub(super) async fn repeated<T, F>(stage: &Stage, write: F) -> T
 where
     T: std::fmt::Debug,
     F: for<'a> Fn(&'a LossyStore) -> Answer<'a, T>,

@@ -40,6 +40,7 @@
 mod key_suite;
 mod sample;
 mod snapshot;
+mod steering_suite;
 
 pub mod stage;
 
@@ -47,15 +48,19 @@ mod every_kind;
 
 pub mod cancel;
 pub mod child;
+pub mod child_again;
 pub mod claim;
 pub mod continuation;
 pub mod crash;
 pub mod firing;
+pub mod fork;
 pub mod key;
 pub mod lease;
 pub mod list;
 pub mod lost_answer;
+pub mod note;
 pub mod park;
+pub mod pause;
 pub mod portable;
 pub mod prune;
 pub mod record;
@@ -79,6 +84,7 @@ pub use step_key::{KeyStage, KeysHarness};
 #[macro_export]
 macro_rules! conformance_suite {
     ($harness:ty) => {
+        $crate::conformance_steering! { $harness }
         $crate::conformance_cases! {
             $harness =>
             start {

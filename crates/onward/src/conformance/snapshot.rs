@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Query, Stats, Store, Which};
-use crate::{Record, Run, RunId, Schedule};
+use crate::{LogLine, Record, Run, RunId, Schedule};
 
 /// All that a store shows, to compare.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Snapshot {
     pub runs: Vec<Run>,
     /// Their histories.
     pub histories: Vec<Vec<Record>>,
+    /// Their logs.
+    pub logs: Vec<Vec<LogLine>>,
     /// What came with their keys and was suppressed.
     pub duplicates: Vec<Duplicates>,
     /// Which run has each key that any run came with.
@@ -29,9 +31,13 @@ impl Snapshot {
         let runs = all_runs(store).await;
         let mut histories = Vec::new();
         let mut duplicates = Vec::new();
+        let mut logs = Vec::new();
         for run in &runs {
             histories.push(store.history(run.id, None, PAGE_ROWS_MAX).await.unwrap().records);
             duplicates.push(store.duplicates(run.id).await.unwrap());
+            if let Some(notebook) = store.notebook() {
+                logs.push(notebook.log(run.id, 0, PAGE_ROWS_MAX).await.unwrap().lines);
+            }
         }
         let named: BTreeSet<_> = (runs.iter())
             .filter_map(|run| Some((run.workflow.clone(), run.key.clone()?)))
@@ -47,7 +53,7 @@ impl Snapshot {
             Some(store) => store.list_schedules(None, PAGE_ROWS_MAX).await.unwrap().schedules,
             None => Vec::new(),
         };
-        Self { runs, histories, duplicates, keys, schedules, stats }
+        Self { runs, histories, logs, duplicates, keys, schedules, stats }
     }
 
     /// The same without the workers, which are no part of a copy.

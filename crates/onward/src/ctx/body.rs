@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::RunId;
+use crate::driver::board::Board;
 
 /// One try of a step, as its body sees it.
 ///
@@ -21,6 +22,9 @@ use crate::RunId;
 /// ```
 #[derive(Clone)]
 pub struct Step {
+    pub(super) board: Arc<Board>,
+    /// The name under which it is recorded.
+    pub(super) name: Arc<str>,
     pub(super) id: Arc<str>,
     pub(super) fence: Option<u64>,
     pub(super) run: RunId,

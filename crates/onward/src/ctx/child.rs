@@ -228,12 +228,15 @@ impl<O: DeserializeOwned> Future for ChildResult<O> {
 impl<O: DeserializeOwned> ChildResult<O> {
     fn read(&self, body: &Json) -> Result<O, Failure> {
         let outcome = self.wait.read::<Outcome>(body)?;
-        if let Some(failure) = outcome.failure {
-            return Err(failure.of_child(self.run));
-        }
-        if outcome.state == RunState::Cancelled {
+        let cancelled = (outcome.state == RunState::Cancelled).then(|| {
             let message = format!("the child {} was cancelled", self.run);
-            return Err(Failure::engine(Code::RunCancelled, message).of_child(self.run));
+            Failure::engine(Code::RunCancelled, message)
+        });
+        // A retry of this run asks the child again, if its failure is what ended the run.
+        let failure = outcome.failure.or(cancelled);
+        self.wait.board.failed(failure.as_ref().map(|_| &self.wait.step));
+        if let Some(failure) = failure {
+            return Err(failure.of_child(self.run).at_step(&self.wait.step));
         }
         // An output of nothing is left out by some who write JSON.
         self.wait.read(&outcome.output.unwrap_or_else(|| Json::stored("null")))

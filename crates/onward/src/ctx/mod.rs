@@ -7,6 +7,7 @@ mod all;
 mod body;
 mod callback;
 mod child;
+mod note;
 mod signal;
 mod sleep;
 mod step;

@@ -113,7 +113,7 @@ impl<T> fmt::Debug for SignalWithin<T> {
 pub(super) struct Wait {
     pub(super) board: Arc<Board>,
     kind: LeafKind,
-    step: Arc<str>,
+    pub(super) step: Arc<str>,
     waits: Waits,
     leaf: Option<LeafId>,
     misuse: Option<Failure>,

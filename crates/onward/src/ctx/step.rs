@@ -306,6 +306,8 @@ where
         let Some(asked) = &mut self.asked else { return };
         asked.began_at = now;
         let step = Step {
+            board: Arc::clone(&self.board),
+            name: Arc::clone(&asked.step),
             id: asked.outside_id(self.board.run, self.keyed.as_deref()),
             fence: self.keyed.as_ref().and_then(|keyed| keyed.token()),
             run: self.board.run,

@@ -9,6 +9,7 @@ use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
 use crate::ctx::CONTINUE;
 use crate::ending::Ending;
 use crate::store::{self, End, Lease, Settle};
+use crate::upkeep::cascade;
 use crate::{Code, Failure, Json, RunId, failpoint};
 
 impl Driver {
@@ -53,6 +54,7 @@ impl Driver {
         if self.let_transactions_end().await.is_err() {
             return Drove::LeaseLost;
         }
+        self.flush_notes().await;
         if parks {
             failpoint::hit("park.before");
         }
@@ -105,7 +107,12 @@ pub(super) async fn settle(
 ) -> Drove {
     for pause in pauses() {
         match setting.store.settle(lease, settle.clone()).await {
-            Ok(_) => return Drove::Settled(Ending::of_settle(lease.run, &settle.end)),
+            Ok(_) => {
+                if matches!(settle.end, End::Cancelled) {
+                    cascade(setting.store.as_ref()).await;
+                }
+                return Drove::Settled(Ending::of_settle(lease.run, &settle.end));
+            }
             Err(store::Error::LeaseLost) => return Drove::LeaseLost,
             Err(store::Error::Unavailable(outage, source)) => {
                 tracing::warn!(run = %lease.run, ?outage, %source, "not settled yet; again soon");

@@ -79,6 +79,9 @@ impl Driver {
         if inbox.cancel_asked {
             self.control.stop(Stop::Cancel);
         }
+        if inbox.paused {
+            self.control.stop(Stop::Release);
+        }
         self.wakes_seen = self.wakes_seen.max(inbox.wakes);
         if let Some(last) = inbox.signals.last() {
             self.signals_seen = last.no;

@@ -6,13 +6,15 @@
 //!
 //! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
 //! store), `transact` (transactions on their way), `child` (children on their way), `keyed` (keys of
-//! steps), `inbox` (signals that come in) and `finish` (how an attempt ends).
+//! steps), `inbox` (signals that come in), `note` (what the run notes on itself) and `finish` (how an
+//! attempt ends).
 
 pub(crate) mod board;
 mod child;
 mod finish;
 mod inbox;
 mod keyed;
+mod note;
 pub(crate) mod past;
 mod round;
 mod send;
@@ -27,11 +29,12 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use self::board::{Board, Child, Known};
+use self::board::{Board, Child, Known, Notepad};
 use self::child::Starting;
 pub(crate) use self::finish::output;
 use self::inbox::Hearing;
 use self::keyed::KeyWork;
+use self::note::Noting;
 use self::past::Past;
 use self::round::Round;
 use self::send::InFlight;
@@ -159,6 +162,7 @@ pub(crate) struct Driver {
     /// The number of the last signal that is known of, and how the next is heard of.
     signals_seen: u64,
     hearing: Option<Hearing>,
+    noting: Noting,
     /// Since when the run has only waited, and until when it is kept in memory all the same.
     resting_since: Option<Timestamp>,
     lingers_until: Option<Timestamp>,
@@ -228,7 +232,7 @@ impl Driver {
         builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
-        let known = Known { past, used, now, last, signals };
+        let known = Known { past, used, now, last, signals, notepad: Notepad::of(&run) };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
         let ctx = Ctx::new(Arc::clone(&board), scheduled_at);
@@ -254,6 +258,7 @@ impl Driver {
             starting: None,
             signals_seen: run.signals,
             hearing: None,
+            noting: Noting::default(),
             resting_since: None,
             lingers_until: None,
             unasked: Vec::new(),
@@ -280,6 +285,7 @@ impl Driver {
             self.work_on_keys();
             self.start_children();
             self.watch_inbox();
+            self.watch_notes();
             if let Some(verdict) = self.is_over() {
                 return verdict;
             }
@@ -383,7 +389,7 @@ impl Driver {
         if let Poll::Ready(answer) = self.poll_starting(cx) {
             return Poll::Ready(answer);
         }
-        if self.poll_inbox(cx).is_ready() {
+        if self.poll_inbox(cx).is_ready() || self.poll_notes(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
         if let Some(Stopping { stop, grace: Some(grace) }) = &mut self.stopping

@@ -104,6 +104,12 @@ codes! {
         "The run has ended, so it can no longer be changed.";
     RunNotFailed = "run_not_failed", false,
         "Only a failed or stuck run can be retried.";
+    StepNotFound = "step_not_found", false,
+        "The run has no record of this step, so it cannot be forked from there.";
+    ForkRefused = "fork_refused", false,
+        "A child was started before this step and had not ended. Fork from before its start.";
+    VerbUnsupported = "verb_unsupported", false,
+        "This store has no such verb: it cannot pause, fork or keep a log.";
     CallbackUnknown = "callback_unknown", false,
         "No run has issued this token. Check that it came whole.";
     CallbackUsed = "callback_used", false,

@@ -162,6 +162,11 @@ impl From<Conflict> for Error {
             Conflict::KeyTaken { run } => Self::new(Code::KeyTaken).of_run(run),
             Conflict::Finished { run } => Self::new(Code::RunFinished).of_run(run),
             Conflict::NotFailed { run } => Self::new(Code::RunNotFailed).of_run(run),
+            Conflict::Ending { run } => {
+                Self::new(Code::RunFinished).of_run(run).about("it is asked to end")
+            }
+            Conflict::NoSuchStep { run } => Self::new(Code::StepNotFound).of_run(run),
+            Conflict::ChildOpen { run } => Self::new(Code::ForkRefused).of_run(run),
             Conflict::SignalsFull { run } => Self::new(Code::SignalsFull).of_run(run),
             Conflict::RunDiffers { run } => Self::new(Code::CopyConflict).of_run(run),
             Conflict::KeyHeld { run, holder } => {

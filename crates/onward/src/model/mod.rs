@@ -2,11 +2,13 @@
 //!
 //! Owns: what a store keeps and a client shows, as plain data. Never touches a store.
 
+mod note;
 mod record;
 mod run;
 pub(crate) mod schedule;
 pub(crate) mod step_id;
 
+pub use note::{LogLine, Noted, Notes, RunProgress};
 pub use record::{Entry, Record, RecordKind};
 pub use run::{CodeChange, OnConflict, Parent, Run, RunState, Waits};
 pub use schedule::{CatchUp, LatestRun, Overlap, Schedule, ScheduleSpec};

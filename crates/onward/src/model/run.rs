@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::QUEUE_DEFAULT;
-use crate::{Code, Error, Failure, Json, RunId, Timestamp, WorkerId};
+use crate::{Code, Error, Failure, Json, Notes, RunId, RunProgress, Timestamp, WorkerId};
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -204,6 +204,8 @@ pub struct Run {
     pub cancel_at: Option<Timestamp>,
     /// When it was paused.
     pub paused_at: Option<Timestamp>,
+    /// Who paused it.
+    pub paused_by: Option<String>,
     /// What it waits for, while it is waiting.
     pub waits_for: Option<Waits>,
     /// How often something woke it.
@@ -230,6 +232,10 @@ pub struct Run {
     pub signals: u64,
     /// The run that started it as its child.
     pub parent: Option<Parent>,
+    /// The run whose first records it began with.
+    pub forked_from: Option<RunId>,
+    /// What its own code has noted on it.
+    pub notes: Notes,
 }
 
 /// The run that started another as its child.
@@ -277,6 +283,7 @@ impl Run {
             deadline_at: None,
             cancel_at: None,
             paused_at: None,
+            paused_by: None,
             waits_for: None,
             wakes: 0,
             crashes: 0,
@@ -290,6 +297,13 @@ impl Run {
             code_change: None,
             signals: 0,
             parent: None,
+            forked_from: None,
+            notes: Notes::default(),
         }
+    }
+
+    /// How far it has come, as its code last said.
+    pub fn progress(&self) -> Option<RunProgress> {
+        self.notes.progress
     }
 }

@@ -11,6 +11,7 @@ mod hub;
 #[cfg(any(feature = "conformance", feature = "testing"))]
 pub(crate) mod lossy;
 mod memory;
+pub(crate) mod notebook;
 mod portable;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -21,6 +22,7 @@ pub(crate) mod schedules;
 pub(crate) mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+pub(crate) mod steer;
 pub(crate) mod step_key;
 mod transact;
 mod verb;
@@ -34,6 +36,7 @@ use std::time::Duration;
 
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
+pub use notebook::{LogPage, Note, Notebook};
 pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::signal_said;
@@ -50,6 +53,7 @@ pub use signal::{Inbox, NewSignal, Signal, Signalled};
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::{signal_inside, start_inside};
+pub use steer::{Asks, Fork, Mark, Pause, Steer};
 pub use step_key::{
     KeyAnswer, KeyBusy, KeyEnd, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey,
     StepKeyPage, TakeKey,
@@ -61,7 +65,7 @@ pub use transact::SqliteBody;
 pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
     Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
-    HistoryPage, Lease, Mark, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, RunPage,
+    HistoryPage, Lease, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, RunPage,
     Settle, Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
 };
 
@@ -200,6 +204,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn schedules(&self) -> Option<&dyn Schedules> {
         None
     }
+
+    /// The store as one whose runs can be paused and forked, if they can. No I/O.
+    fn steer(&self) -> Option<&dyn Steer> {
+        None
+    }
+
+    /// The store as one that keeps what runs note on themselves, if it does. No I/O.
+    fn notebook(&self) -> Option<&dyn Notebook> {
+        None
+    }
 }
 
 /// What a store could not do. A variant exists only where the engine goes another way.
@@ -237,6 +251,22 @@ pub enum Conflict {
     },
     /// The run is neither failed nor stuck.
     NotFailed {
+        /// That run.
+        run: RunId,
+    },
+    /// The run is asked to end, so it cannot be paused.
+    Ending {
+        /// That run.
+        run: RunId,
+    },
+    /// The run has no record of the step that it is to be forked from.
+    NoSuchStep {
+        /// That run.
+        run: RunId,
+    },
+    /// The run had started a child before that step, and the child's end is not among the records
+    /// before it: the fork would wait for a run that is not its child.
+    ChildOpen {
         /// That run.
         run: RunId,
     },
@@ -308,6 +338,11 @@ impl fmt::Display for Conflict {
             Conflict::KeyTaken { run } => write!(f, "run {run} has the key"),
             Conflict::Finished { run } => write!(f, "run {run} has ended"),
             Conflict::NotFailed { run } => write!(f, "run {run} is neither failed nor stuck"),
+            Conflict::Ending { run } => write!(f, "run {run} is asked to end"),
+            Conflict::NoSuchStep { run } => write!(f, "run {run} has no record of that step"),
+            Conflict::ChildOpen { run } => {
+                write!(f, "a child of run {run} had not ended before that step")
+            }
             Conflict::SignalsFull { run } => write!(f, "run {run} takes no more signals"),
             Conflict::RunDiffers { run } => write!(f, "run {run} is there, and differs"),
             Conflict::KeyHeld { run, holder } => {

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::rules;
-use super::{Answer, Conflict, Duplicate, Error, Settled, Signal};
+use super::{Answer, Conflict, Duplicate, Error, NewKey, Settled, Signal};
 use crate::json::Fingerprint;
-use crate::{Failure, Record, Run, RunId, RunState, Timestamp};
+use crate::{Failure, LogLine, Record, Run, RunId, RunState, Timestamp};
 
 /// A store whose runs can be taken to another store, and that takes in those of another.
 ///
@@ -64,6 +64,8 @@ pub struct WholeRun {
     pub suppressed: Vec<(RunId, Duplicate)>,
     /// The signals that came for it, in order.
     pub signals: Vec<Signal>,
+    /// The lines of its log that are kept, in order.
+    pub log: Vec<LogLine>,
 }
 
 /// What is left of an ended attempt: a late repeat of its settle is known by it.
@@ -112,6 +114,7 @@ impl WholeRun {
             + self.run.failure.as_ref().map_or(0, Failure::bytes)
             + self.records.iter().map(Record::bytes).sum::<usize>()
             + self.signals.iter().map(Signal::bytes).sum::<usize>()
+            + self.log.iter().map(|line| line.text.len()).sum::<usize>()
             + tags.chain(callers).sum::<usize>()
     }
 
@@ -158,6 +161,12 @@ impl Trace {
 }
 
 impl KeyHold {
+    /// The hold that a run started `now` has on its key.
+    pub(crate) fn of(key: &NewKey, now: Timestamp) -> Self {
+        let expires_at = key.ttl_ms.map(|ttl| Timestamp::from_millis(now.as_millis() + ttl));
+        Self { fingerprint: key.fingerprint, expires_at }
+    }
+
     pub(crate) fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|expires| expires > now)
     }
@@ -226,6 +235,7 @@ mod tests {
             hold: None,
             suppressed: Vec::new(),
             signals: Vec::new(),
+            log: Vec::new(),
         }
     }
 

@@ -67,6 +67,7 @@ pub(crate) fn retry(run: &mut Run, now: Timestamp) {
     run.finished_at = None;
     run.deadline_at = None;
     run.cancel_at = None;
+    super::steer::unpause(run);
     run.crashes = 0;
     run.stuck_builds.clear();
     run.retried_at = Some(now);
@@ -213,15 +214,16 @@ pub(crate) fn code_change(build: Option<&str>, unasked: &[String], now: Timestam
     CodeChange { build: build.unwrap_or_default().to_owned(), unasked, at: now }
 }
 
-/// Whether a run is, or was, stuck, and its deadline has passed while nobody held it: then every
-/// build may end it, since that executes none of its code. What cannot be read is left out.
+/// Whether a run is paused, or is or was stuck, and its deadline has passed while nobody held it:
+/// then every build may end it, since that executes none of its code. What cannot be read is left
+/// out.
 pub(crate) fn is_late(run: &Run, now: Timestamp) -> bool {
     let code = match &run.waits_for {
         Some(Waits::Stuck { code, .. }) => Some(code.as_str()),
         _ => None,
     };
     matches!(run.state, RunState::Queued | RunState::Waiting)
-        && (code.is_some() || !run.stuck_builds.is_empty())
+        && (code.is_some() || !run.stuck_builds.is_empty() || run.paused_at.is_some())
         && code != Some(Code::CorruptRecord.as_str())
         && run.deadline_at.is_some_and(|deadline| deadline <= now)
 }
@@ -260,7 +262,11 @@ pub(crate) fn deadline(start: Timestamp, timeout_ms: Option<i64>) -> Option<Time
 pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run {
     let start = start_time(new.start_at, now);
     let (state, waits_for, due_at) = match behind {
-        Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
+        // It wakes at its deadline, though only to end: the run before it may take for ever.
+        Some(run) => {
+            let waits_for = Waits::Behind { run, start_at: start };
+            (RunState::Waiting, Some(waits_for), deadline(start, new.timeout_ms))
+        }
         None => {
             let (state, waits_for) = state_at_start(start, now);
             (state, waits_for, Some(start))
@@ -292,6 +298,8 @@ pub(crate) fn continuation(old: Run, next: RunId, input: Json, now: Timestamp) -
         key: old.key,
         tags: old.tags,
         deadline_at: old.deadline_at,
+        paused_at: old.paused_at,
+        paused_by: old.paused_by,
         continued_from: Some(old.id),
         successor: old.successor,
         parent: old.parent,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Signal;
+use super::{Mark, Signal};
 use crate::clock::millis;
 use crate::json::Fingerprint;
 use crate::limits::PRUNE_BATCH_MAX;
@@ -179,7 +179,7 @@ pub enum ClaimMode {
 pub struct Claims {
     /// The runs, with their histories.
     pub runs: Vec<Claimed>,
-    /// The worker's running runs that somebody asked to end.
+    /// The worker's running runs that somebody asked to end, or paused.
     pub marks: Vec<Mark>,
     /// When the next waiting run of any queue wakes, or when the next claim would look where this one
     /// did not.
@@ -188,13 +188,6 @@ pub struct Claims {
     pub more: bool,
     /// Whether a suspect that this worker serves is queued.
     pub suspect: bool,
-}
-
-/// A running run that somebody asked to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// The run, in the attempt that holds it.
-    pub lease: Lease,
 }
 
 /// A claimed run.

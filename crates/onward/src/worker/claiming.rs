@@ -13,7 +13,7 @@ use super::tenure::Tenure;
 use super::{Reserved, Shared};
 use crate::driver::Stop;
 use crate::limits::{CLAIM_BATCH_MAX, SUSPECT_PATIENCE};
-use crate::store::{self, Claim, ClaimMode, Claims, Topic};
+use crate::store::{self, Asks, Claim, ClaimMode, Claims, Topic};
 use crate::upkeep;
 
 /// How often a busy worker looks for marks on its runs: half of the second within which a cancel
@@ -217,7 +217,11 @@ impl<'a> Claiming<'a> {
 
     fn take(&self, claims: Claims) {
         for mark in claims.marks {
-            self.tenure.crew.stop(mark.lease, Stop::Cancel);
+            let stop = match mark.asks {
+                Asks::End => Stop::Cancel,
+                Asks::Pause => Stop::Release,
+            };
+            self.tenure.crew.stop(mark.lease, stop);
         }
         for claimed in claims.runs {
             // A place that was reserved meanwhile leaves the claimed run without one; it takes a

@@ -116,9 +116,10 @@ impl Board {
             leaf.waker.clone_from(waker);
         }
         match std::mem::replace(&mut leaf.phase, Phase::Recording) {
-            Phase::Recorded { at, record, .. } if inner.offer == Some(id) => {
+            Phase::Recorded { seq, at, record } if inner.offer == Some(id) => {
                 inner.offer = None;
                 inner.now = inner.now.max(at);
+                inner.notepad.delivered(seq);
                 inner.leaves.remove(&id);
                 return Told::Take(record);
             }

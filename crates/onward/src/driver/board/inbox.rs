@@ -105,6 +105,7 @@ impl Board {
                 let (seq, at) = (*seq, *at);
                 inner.offer = None;
                 inner.now = inner.now.max(at);
+                inner.notepad.delivered(seq);
                 inner.leaves.remove(&id);
                 return Told::Take(inner.take_kept(&name, id, seq));
             }

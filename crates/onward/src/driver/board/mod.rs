@@ -10,6 +10,7 @@
 mod asked;
 mod inbox;
 mod keyed;
+mod notepad;
 mod order;
 mod place;
 
@@ -23,6 +24,7 @@ use tokio::task::AbortHandle;
 use self::inbox::Inbox;
 use self::keyed::GivenUp;
 pub(crate) use self::keyed::{Hold, KeyAsk, KeyTold};
+pub(crate) use self::notepad::Notepad;
 use self::place::Places;
 pub(crate) use self::place::Seat;
 use super::past::Past;
@@ -86,6 +88,8 @@ struct Inner {
     last_failed: Option<Arc<str>>,
     trouble: Option<Trouble>,
     continue_as: Option<Json>,
+    /// What the run notes on itself.
+    notepad: Notepad,
 }
 
 /// How much of its history limits a run has used.
@@ -225,6 +229,7 @@ pub(crate) struct Known {
     pub(crate) last: (u64, Timestamp),
     /// Signals that are not recorded.
     pub(crate) signals: Vec<Signal>,
+    pub(crate) notepad: Notepad,
 }
 
 /// A draft that has its place in the history.
@@ -244,7 +249,7 @@ pub(crate) struct Trouble {
 
 impl Board {
     pub(crate) fn new(lease: Lease, store: Arc<dyn Store>, known: Known) -> Arc<Self> {
-        let Known { mut past, used: (records, bytes), now, last, signals } = known;
+        let Known { mut past, used: (records, bytes), now, last, signals, notepad } = known;
         let (last_seq, last_at) = last;
         let inbox = Inbox::of(past.take_arrived(), signals);
         let inner = Inner {
@@ -272,6 +277,7 @@ impl Board {
             last_failed: None,
             trouble: None,
             continue_as: None,
+            notepad,
         };
         let cancelled = watch::Sender::new(false);
         let inner = Mutex::new(inner);

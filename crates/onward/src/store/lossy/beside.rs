@@ -1,15 +1,16 @@
-//! What a lossy store has beside runs: keys, schedules and whole runs.
+//! What a lossy store has beside the verbs of every run: keys, schedules, whole runs, steering and notes.
 //!
 //! Owns: handing these on to the store inside, each write to its fate. Never answers one itself, but
 //! where the store inside has no such thing.
 
 use super::LossyStore;
 use crate::store::{
-    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Import, ImportSchedule, Imported,
-    KeyAnswer, KeyLease, Keys, Portable, PutSchedule, Resume, ScheduleImported, SchedulePage,
-    Schedules, SettleKey, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
+    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import, ImportSchedule, Imported,
+    KeyAnswer, KeyLease, Keys, Lease, LogPage, Note, Notebook, Pause, Portable, PutSchedule,
+    Resume, ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey, StepKeyPage,
+    TakeKey, Waiter, WholeRun,
 };
-use crate::{RunId, Schedule};
+use crate::{Run, RunId, Schedule};
 
 impl LossyStore {
     fn on_keys<'a, T: Send + 'a>(
@@ -131,5 +132,51 @@ impl Schedules for LossyStore {
 
     fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
         self.write_schedules(|inner| inner.import_schedule(import))
+    }
+}
+
+impl LossyStore {
+    fn steering<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Steer) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match self.inner.steer() {
+            Some(inner) => self.write(|| verb(inner)),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+}
+
+impl Steer for LossyStore {
+    fn pause(&self, pause: Pause) -> Answer<'_, Run> {
+        self.steering(|inner| inner.pause(pause))
+    }
+
+    fn resume(&self, run: RunId) -> Answer<'_, Run> {
+        self.steering(|inner| inner.resume(run))
+    }
+
+    fn fork(&self, fork: Fork) -> Answer<'_, Run> {
+        self.steering(|inner| inner.fork(fork))
+    }
+
+    fn cascade(&self) -> Answer<'_, bool> {
+        self.steering(|inner| inner.cascade())
+    }
+}
+
+impl Notebook for LossyStore {
+    fn note(&self, lease: Lease, note: Note) -> Answer<'_, ()> {
+        match self.inner.notebook() {
+            Some(inner) => self.write(|| inner.note(lease, note)),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+
+    fn log(&self, run: RunId, after: u64, limit: usize) -> Answer<'_, LogPage> {
+        match self.inner.notebook() {
+            Some(inner) => inner.log(run, after, limit),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
     }
 }

@@ -14,8 +14,9 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::{
     Answer, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun, NewSignal,
-    NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules, Settle, Settled,
-    Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
+    NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules, Settle,
+    Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept, Topic, Transact, Transacted,
+    Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -414,6 +415,16 @@ impl Store for LossyStore {
 
     fn schedules(&self) -> Option<&dyn Schedules> {
         self.inner.schedules()?;
+        Some(self)
+    }
+
+    fn steer(&self) -> Option<&dyn Steer> {
+        self.inner.steer()?;
+        Some(self)
+    }
+
+    fn notebook(&self) -> Option<&dyn Notebook> {
+        self.inner.notebook()?;
         Some(self)
     }
 }

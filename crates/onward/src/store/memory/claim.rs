@@ -92,9 +92,14 @@ fn fits(claim: &Claim, mode: ClaimMode, run: &Run) -> bool {
 
 fn marks(state: &State, worker: WorkerId) -> Vec<Mark> {
     let marked = state.runs.values().map(|row| &row.run).filter(|run| {
-        run.state == RunState::Running && run.worker == Some(worker) && run.cancel_at.is_some()
+        let marked = run.cancel_at.is_some() || run.paused_at.is_some();
+        run.state == RunState::Running && run.worker == Some(worker) && marked
     });
-    marked.map(|run| Mark { lease: Lease { run: run.id, worker, attempt: run.attempt } }).collect()
+    let mark = |run: &Run| Mark {
+        lease: Lease { run: run.id, worker, attempt: run.attempt },
+        asks: if run.cancel_at.is_some() { Asks::End } else { Asks::Pause },
+    };
+    marked.map(mark).collect()
 }
 
 impl Row {

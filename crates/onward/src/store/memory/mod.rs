@@ -4,11 +4,13 @@
 //! with. Never fast on purpose: it scans.
 
 mod claim;
+mod notebook;
 mod portable;
 mod schedules;
 mod settle;
 mod signal;
 mod start;
+mod steer;
 mod step_key;
 mod sweep;
 
@@ -20,7 +22,7 @@ use super::rules::{self, Cancelling};
 use super::*;
 use crate::json::Fingerprint;
 use crate::limits::{PAGE_ROWS_MAX, PRUNE_BATCH_MAX};
-use crate::{RunState, SystemClock, Waits};
+use crate::{RecordKind, RunState, SystemClock, Waits};
 
 /// A store that lives as long as the process, for tests and for trying things out.
 ///
@@ -57,6 +59,7 @@ struct Row {
     failed_step: Option<String>,
     duplicates: VecDeque<(RunId, Duplicate)>,
     signals: Vec<Signal>,
+    log: Vec<crate::LogLine>,
     /// Whether children of it are to be cancelled, because it was.
     cascades: bool,
 }
@@ -257,6 +260,14 @@ impl Store for MemoryStore {
     fn schedules(&self) -> Option<&dyn Schedules> {
         Some(self)
     }
+
+    fn steer(&self) -> Option<&dyn Steer> {
+        Some(self)
+    }
+
+    fn notebook(&self) -> Option<&dyn Notebook> {
+        Some(self)
+    }
 }
 
 impl Portable for MemoryStore {
@@ -292,10 +303,12 @@ impl State {
         match rules::cancelling(&row.run, !row.records.is_empty())? {
             Cancelling::Already => {}
             Cancelling::Mark => {
+                super::steer::unpause(&mut row.run);
                 row.run.cancel_at = Some(now);
                 row.run.wakes += 1;
             }
             Cancelling::Queue => {
+                super::steer::unpause(&mut row.run);
                 row.run.cancel_at = Some(now);
                 row.queue(now);
             }
@@ -315,11 +328,15 @@ impl State {
         let failed_step = row.failed_step.take();
         let voided = (row.records.iter_mut())
             .filter(|record| Some(&record.step) == failed_step.as_ref())
+            .filter(|record| record.entry.kind() != RecordKind::Arrived)
             .filter(|record| record.voided_at.is_none());
         voided.for_each(|record| record.voided_at = Some(now));
         rules::retry(&mut row.run, now);
         row.ticket = None;
-        Ok(())
+        match failed_step {
+            Some(step) => self.ask_child_again(run, &step, now),
+            None => Ok(()),
+        }
     }
 
     /// Puts a run into a final state and lets the one behind it go.
@@ -329,6 +346,7 @@ impl State {
         row.run.finished_at = Some(now);
         row.run.due_at = None;
         row.run.waits_for = None;
+        super::steer::unpause(&mut row.run);
         row.release();
         row.cascades = state == RunState::Cancelled;
         self.let_successor_go(run, now);

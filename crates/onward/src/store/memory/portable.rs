@@ -38,7 +38,7 @@ pub(super) fn import(
 }
 
 impl State {
-    fn whole(&self, row: &Row) -> WholeRun {
+    pub(super) fn whole(&self, row: &Row) -> WholeRun {
         let run = &row.run;
         let held = run.key.as_ref().and_then(|key| {
             self.keys.get(&(run.workflow.clone(), key.clone())).filter(|held| held.run == run.id)
@@ -52,6 +52,7 @@ impl State {
                 .map(|held| KeyHold { fingerprint: held.fingerprint, expires_at: held.expires_at }),
             suppressed: row.duplicates.iter().cloned().collect(),
             signals: row.signals.clone(),
+            log: row.log.clone(),
         }
     }
 
@@ -64,14 +65,15 @@ impl State {
         }
     }
 
-    fn add_whole(&mut self, whole: WholeRun) {
+    pub(super) fn add_whole(&mut self, whole: WholeRun) {
         let key = whole.held_key().map(|(workflow, key)| (workflow.to_owned(), key.to_owned()));
-        let WholeRun { run, records, attempts, failed_step, hold, suppressed, signals } = whole;
+        let WholeRun { run, records, attempts, failed_step, hold, suppressed, signals, log } =
+            whole;
         if let (Some(key), Some(KeyHold { fingerprint, expires_at })) = (key, hold) {
             self.keys.insert(key, KeyRow { run: run.id, fingerprint, expires_at });
         }
         let duplicates = suppressed.into();
-        let row = Row { records, attempts, failed_step, duplicates, signals, ..Row::of(run) };
+        let row = Row { records, attempts, failed_step, duplicates, signals, log, ..Row::of(run) };
         self.runs.insert(row.run.id, row);
     }
 }

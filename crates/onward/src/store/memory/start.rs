@@ -118,6 +118,7 @@ impl Row {
             failed_step: None,
             duplicates: VecDeque::new(),
             signals: Vec::new(),
+            log: Vec::new(),
             cascades: false,
         }
     }

@@ -86,7 +86,7 @@ fn take_back(state: &mut State, sweeper: WorkerId, now: Timestamp) -> (Vec<RunId
     (taken, more)
 }
 
-/// Opens stuck runs whose deadline has passed to every build; says whether more may be left.
+/// Opens stuck and paused runs whose deadline has passed to every build; says whether more may be left.
 fn open_late(state: &mut State, now: Timestamp) -> bool {
     let mut late: Vec<_> = (state.runs.values())
         .filter(|row| rules::is_late(&row.run, now))
@@ -96,6 +96,7 @@ fn open_late(state: &mut State, now: Timestamp) -> bool {
     late.truncate(SWEEP_BATCH_MAX);
     for (_, run) in &late {
         if let Some(row) = state.runs.get_mut(run) {
+            crate::store::steer::unpause(&mut row.run);
             row.run.stuck_builds.clear();
             row.run.crashes = 0;
             row.queue(now);
@@ -122,8 +123,9 @@ fn mend_stuck(state: &mut State, sweeper: WorkerId, now: Timestamp) -> bool {
     mendable.next().is_some()
 }
 
-/// Asks the children of cancelled runs to end; says whether more are left.
-fn cascade(state: &mut State, now: Timestamp) -> Result<bool, Error> {
+/// Asks the children of cancelled runs to end; says whether more may be left: a child that ends at
+/// once may have children itself.
+pub(super) fn cascade(state: &mut State, now: Timestamp) -> Result<bool, Error> {
     let cancelled: Vec<RunId> =
         state.runs.values().filter(|row| row.cascades).map(|row| row.run.id).collect();
     let is_asked = |run: &Run| run.state.is_final() || run.cancel_at.is_some();
@@ -136,17 +138,17 @@ fn cascade(state: &mut State, now: Timestamp) -> Result<bool, Error> {
         })
         .map(|run| run.id)
         .collect();
-    let more = children.len() > CASCADE_BATCH_MAX;
     children.truncate(CASCADE_BATCH_MAX);
-    for child in children {
-        state.cancel(child, now)?;
-    }
-    if !more {
+    if children.is_empty() {
         for run in cancelled {
             state.row_mut(run)?.cascades = false;
         }
+        return Ok(false);
     }
-    Ok(more)
+    for child in children {
+        state.cancel(child, now)?;
+    }
+    Ok(true)
 }
 
 impl Row {

@@ -8,9 +8,11 @@ use tokio_postgres::types::Type;
 use super::fault::Fault;
 use super::row::{Row, run_uuid, small};
 use super::signal;
+use super::steer::ask_child_again;
 use super::tx::{Param, Tx};
 use crate::store::column;
 use crate::store::rules::{self, Cancelling};
+use crate::store::steer::unpause;
 use crate::store::{Error, Settled};
 use crate::{Run, RunId, RunState, Waits};
 
@@ -25,7 +27,9 @@ pub(super) async fn cancel(tx: &mut Tx, run: RunId) -> Result<Run, Fault> {
 pub(super) async fn cancel_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
     let id = run_uuid(row.run.id);
     let recorded = tx.exists(include_str!("sql/recorded.sql"), &[(&id, Type::UUID)]).await?;
-    match rules::cancelling(&row.run, recorded)? {
+    let cancelling = rules::cancelling(&row.run, recorded)?;
+    unpause(&mut row.run);
+    match cancelling {
         Cancelling::Already => return Ok(()),
         Cancelling::Mark => {
             row.run.cancel_at = Some(tx.now);
@@ -96,7 +100,8 @@ pub(super) async fn release_successor(tx: &mut Tx, next: Option<RunId>) -> Resul
 pub(super) async fn retry(tx: &mut Tx, run: RunId) -> Result<Run, Fault> {
     let mut row = tx.locked(run).await?.ok_or(Error::NotFound)?;
     retry_row(tx, &mut row).await?;
-    Ok(row.run)
+    // A child may have told it of its end meanwhile.
+    Ok(tx.locked(run).await?.ok_or(Error::NotFound)?.run)
 }
 
 /// Lets a locked run go on.
@@ -110,14 +115,18 @@ pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
         keep_trace(tx, row, Some(Settled::AsSaid)).await?;
         tx.rows(include_str!("sql/retry_output.sql"), &[(&id, Type::UUID)]).await?;
     }
-    if let Some(step) = row.failed_step.take() {
+    let failed_step = row.failed_step.take();
+    if let Some(step) = &failed_step {
         let params: [Param<'_>; 3] =
-            [(&id, Type::UUID), (&step, Type::TEXT), (&tx.now.as_millis(), Type::INT8)];
+            [(&id, Type::UUID), (step, Type::TEXT), (&tx.now.as_millis(), Type::INT8)];
         tx.rows(include_str!("sql/retry_void.sql"), &params).await?;
     }
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
     tx.save(row).await?;
+    if let Some(step) = &failed_step {
+        Box::pin(ask_child_again(tx, row.run.id, step)).await?;
+    }
     tx.changed(row.run.id);
     tx.work();
     Ok(())

@@ -14,11 +14,11 @@ use super::row::{self, limit, run_id, run_uuid, small_limit, worker_uuid};
 use super::tx::{Changes, Param, Session, transact};
 use super::{Shared, settle, signal};
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
-use crate::store::{Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
+use crate::store::{Asks, Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
 use crate::{Clock as _, Record, RunId, Waits, failpoint};
 
 const CLAIM: &str = "select again, next_due, more, suspect, changed, woken, marks, \
-                     mark_attempts, look_us, seen_queue, seen_workflow, seen_priority, \
+                     mark_attempts, mark_ends, look_us, seen_queue, seen_workflow, seen_priority, \
                      seen_due_at, seen_id, seen_taken from onward.claim($1, $2, $3, $4, $5, $6, \
                      $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
@@ -146,10 +146,12 @@ impl Taken {
         let woken: i32 = columns.take()?;
         let marks: Option<Vec<uuid::Uuid>> = columns.take()?;
         let attempts: Option<Vec<i32>> = columns.take()?;
+        let ends: Option<Vec<bool>> = columns.take()?;
         let marks = marks.unwrap_or_default().into_iter().zip(attempts.unwrap_or_default());
-        let marks = marks.map(|(run, attempt)| {
+        let marks = marks.zip(ends.unwrap_or_default()).map(|((run, attempt), ends)| {
             let attempt = u32::try_from(attempt).unwrap_or_default();
-            Mark { lease: Lease { run: run_id(run), worker: claim.worker, attempt } }
+            let asks = if ends { Asks::End } else { Asks::Pause };
+            Mark { lease: Lease { run: run_id(run), worker: claim.worker, attempt }, asks }
         });
         let runs: Vec<_> = changed.into_iter().map(run_id).collect();
         let order: Vec<_> =

@@ -9,8 +9,8 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::row::{self, Columns, Row, limit, run_id, run_uuid};
-use super::signal;
 use super::tx::Tx;
+use super::{notebook, signal};
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
 use crate::store::{Duplicate, KeyHold, Trace, WholeRun, column};
 use crate::{Fingerprint, RunId, Timestamp};
@@ -68,6 +68,10 @@ pub(super) async fn wholes(
         let (id, signal) = signal::of_run(&found)?;
         wholes.entry(id).and_modify(|whole| whole.signals.push(signal));
     }
+    for found in rows(tx, include_str!("sql/export_log.sql"), ids).await? {
+        let (id, line) = notebook::of_run(&found)?;
+        wholes.entry(id).and_modify(|whole| whole.log.push(line));
+    }
     for whole in wholes.values_mut() {
         if let Some((attempt, trace)) = Trace::of_end(&whole.run) {
             whole.attempts.entry(attempt).or_insert(trace);
@@ -90,6 +94,7 @@ fn bare(row: Row) -> WholeRun {
         hold: None,
         suppressed: Vec::new(),
         signals: Vec::new(),
+        log: Vec::new(),
     }
 }
 

@@ -12,14 +12,14 @@ use tokio_postgres::types::{ToSql, Type};
 use super::export::wholes;
 use super::fault::Fault;
 use super::row::{
-    body_columns, builds_column, json_text, run_id, run_uuid, signed, small, stuck_column,
-    worker_uuid,
+    body_columns, builds_column, json_text, notes_column, run_id, run_uuid, signed, small,
+    stuck_column, worker_uuid,
 };
 use super::tx::{Param, Tx};
 use crate::store::column::EntryColumns;
 use crate::store::portable::{Site, sort_out};
 use crate::store::{Import, Imported, Signal, Trace, WholeRun, column, rules};
-use crate::{Record, Run, RunId, Timestamp};
+use crate::{LogLine, Record, Run, RunId, Timestamp};
 
 /// Adds whole runs, or looks only. What is refused is refused before anything is written.
 pub(super) async fn import(tx: &mut Tx, import: Arc<Import>) -> Result<Imported, Fault> {
@@ -58,13 +58,16 @@ async fn holders(tx: &Tx, runs: &[WholeRun]) -> Result<HashMap<(String, String),
     found.iter().map(read).collect::<Result<_, _>>().map_err(Fault::data)
 }
 
-async fn add(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
+/// Adds runs that are not there.
+pub(super) async fn add(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
     add_runs(tx, new).await?;
     add_payloads(tx, new).await?;
     add_records(tx, new).await?;
     add_attempts(tx, new).await?;
     add_suppressed(tx, new).await?;
     add_signals(tx, new).await?;
+    let log = new.iter().flat_map(|whole| whole.log.iter().map(|line| (whole.run.id, line)));
+    add_log(tx, &log.collect::<Vec<_>>()).await?;
     add_keys(tx, new).await
 }
 
@@ -142,6 +145,9 @@ async fn add_runs(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
             runs().map(|run| run.parent.as_ref().is_some_and(|parent| parent.detached)),
             Type::BOOL_ARRAY,
         ),
+        text_or_none(|run| run.paused_by.clone()),
+        id(|run| run.forked_from),
+        made(runs().map(notes_column), Type::TEXT_ARRAY)?,
     ];
     insert(tx, include_str!("sql/import_runs.sql"), columns).await?;
     Ok(())
@@ -163,6 +169,21 @@ async fn add_signals(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         column(all().map(|(run, _)| run_uuid(run)), Type::UUID_ARRAY),
     ];
     insert(tx, include_str!("sql/import_signals.sql"), columns).await?;
+    Ok(())
+}
+
+/// Adds lines of logs, those that are not there.
+pub(super) async fn add_log(tx: &Tx, lines: &[(RunId, &LogLine)]) -> Result<(), Fault> {
+    let all = || lines.iter().map(|(run, line)| (*run, *line));
+    let columns = vec![
+        column(all().map(|(_, line)| signed(line.no)), Type::INT8_ARRAY),
+        column(all().map(|(_, line)| line.at.as_millis()), Type::INT8_ARRAY),
+        column(all().map(|(_, line)| line.step.clone()), Type::TEXT_ARRAY),
+        column(all().map(|(_, line)| line.try_number.map(small)), Type::INT4_ARRAY),
+        column(all().map(|(_, line)| line.text.clone()), Type::TEXT_ARRAY),
+        column(all().map(|(run, _)| run_uuid(run)), Type::UUID_ARRAY),
+    ];
+    insert(tx, include_str!("sql/import_log.sql"), columns).await?;
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod import;
 mod lane;
 mod listen;
 mod look;
+mod notebook;
 mod open;
 mod options;
 mod pool;
@@ -33,6 +34,7 @@ mod signal;
 mod sql;
 mod start;
 mod starting;
+mod steer;
 mod step_key;
 mod sweep;
 mod transact;
@@ -186,8 +188,8 @@ impl PostgresStore {
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(batch::dropped())) })
     }
 
-    /// A write about a schedule, in a transaction of its own.
-    fn write_schedule<V, T>(
+    /// A write that asks questions, in a transaction of its own.
+    fn in_transaction<V, T>(
         &self,
         verb: V,
         write: impl for<'t> Fn(&'t mut Tx, &'t V) -> BoxFuture<'t, Result<T, Fault>>
@@ -326,6 +328,14 @@ impl Store for PostgresStore {
     fn schedules(&self) -> Option<&dyn Schedules> {
         Some(self)
     }
+
+    fn steer(&self) -> Option<&dyn Steer> {
+        Some(self)
+    }
+
+    fn notebook(&self) -> Option<&dyn Notebook> {
+        Some(self)
+    }
 }
 
 impl Portable for PostgresStore {
@@ -346,7 +356,7 @@ impl Portable for PostgresStore {
 
 impl Schedules for PostgresStore {
     fn put_schedule(&self, put: PutSchedule) -> Answer<'_, crate::Schedule> {
-        self.write_schedule(put, |tx, put| Box::pin(schedules::put(tx, put)))
+        self.in_transaction(put, |tx, put| Box::pin(schedules::put(tx, put)))
     }
 
     fn get_schedule(&self, name: String) -> Answer<'_, Option<crate::Schedule>> {
@@ -362,15 +372,15 @@ impl Schedules for PostgresStore {
     }
 
     fn fire_schedule(&self, fire: Fire) -> Answer<'_, Fired> {
-        self.write_schedule(fire, |tx, fire| Box::pin(schedules::fire(tx, fire)))
+        self.in_transaction(fire, |tx, fire| Box::pin(schedules::fire(tx, fire)))
     }
 
     fn pause_schedule(&self, name: String) -> Answer<'_, crate::Schedule> {
-        self.write_schedule(name, |tx, name| Box::pin(schedules::pause(tx, name)))
+        self.in_transaction(name, |tx, name| Box::pin(schedules::pause(tx, name)))
     }
 
     fn resume_schedule(&self, resume: Resume) -> Answer<'_, crate::Schedule> {
-        self.write_schedule(resume, |tx, resume| Box::pin(schedules::resume(tx, resume)))
+        self.in_transaction(resume, |tx, resume| Box::pin(schedules::resume(tx, resume)))
     }
 
     fn remove_schedule(&self, name: String) -> Answer<'_, bool> {
@@ -378,7 +388,7 @@ impl Schedules for PostgresStore {
     }
 
     fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
-        self.write_schedule(import, |tx, import| Box::pin(schedules::import(tx, import)))
+        self.in_transaction(import, |tx, import| Box::pin(schedules::import(tx, import)))
     }
 }
 

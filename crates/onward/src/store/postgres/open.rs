@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002_signals.sql"),
     include_str!("migrations/0003_step_keys.sql"),
     include_str!("migrations/0004_schedules.sql"),
+    include_str!("migrations/0006_steering.sql"),
     include_str!("migrations/0008_claims.sql"),
 ];
 

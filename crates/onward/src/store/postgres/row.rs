@@ -15,7 +15,9 @@ use crate::limits::{
 };
 use crate::store::column::{self, EntryColumns};
 use crate::store::{Lease, rules};
-use crate::{Code, Entry, Json, Parent, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::{
+    Code, Entry, Json, Notes, Parent, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId,
+};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
 pub(super) const RUN_BY_ID: &str =
@@ -71,6 +73,7 @@ pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
         deadline_at: columns.time_or_none()?,
         cancel_at: columns.time_or_none()?,
         paused_at: columns.time_or_none()?,
+        paused_by: columns.take()?,
         waits_for: columns.json()?,
         wakes: columns.unsigned()?,
         crashes: columns.small()?,
@@ -84,6 +87,8 @@ pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
         code_change: columns.json()?,
         signals: columns.unsigned()?,
         parent: columns.parent()?,
+        forked_from: columns.run_id_or_none()?,
+        notes: columns.json()?.unwrap_or_default(),
     };
     Ok(Row { run, ticket, failed_step })
 }
@@ -253,6 +258,12 @@ pub(super) fn builds_column(run: &Run) -> Result<Option<String>, Fault> {
     let stuck = stuck_column(run.waits_for.as_ref()).is_some();
     let needed = !run.stuck_builds.is_empty() || stuck;
     if needed { json_text(&run.stuck_builds).map(Some) } else { Ok(None) }
+}
+
+/// What the run's code noted; nothing for most runs.
+pub(super) fn notes_column(run: &Run) -> Result<Option<String>, Fault> {
+    let noted = run.notes != Notes::default();
+    noted.then(|| json_text(&run.notes)).transpose()
 }
 
 pub(super) fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, Fault> {

@@ -36,6 +36,16 @@ table keys (
 );
 CREATE UNIQUE INDEX keys_pkey ON onward.keys USING btree (workflow, key);
 
+table log (
+    run uuid not null,
+    no bigint not null,
+    at bigint not null,
+    step text collate "C",
+    try_number integer,
+    text text not null
+);
+CREATE UNIQUE INDEX log_pkey ON onward.log USING btree (run, no);
+
 table outputs (
     run uuid not null,
     output text,
@@ -94,7 +104,10 @@ table runs (
     parent uuid,
     parent_step text,
     detached boolean not null,
-    cascades boolean
+    cascades boolean,
+    paused_by text,
+    forked_from uuid,
+    notes text
 ) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
 CREATE INDEX runs_cascades ON onward.runs USING btree (id) WHERE (cascades IS NOT NULL);
 CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent IS NOT NULL) AND (finished_at IS NULL) AND (NOT detached));
@@ -102,7 +115,8 @@ CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) W
 CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
 CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
 CREATE INDEX runs_late ON onward.runs USING btree (deadline_at, id) WHERE ((stuck_builds IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
-CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
+CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND ((cancel_at IS NOT NULL) OR (paused_at IS NOT NULL)));
+CREATE INDEX runs_paused_late ON onward.runs USING btree (deadline_at, id) WHERE ((paused_at IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
 CREATE UNIQUE INDEX runs_pkey ON onward.runs USING btree (id);
 CREATE INDEX runs_queued ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_running ON onward.runs USING btree (worker, ticket) WHERE (state = 'running'::text);
@@ -235,7 +249,7 @@ function canonical_number(n numeric) returns text;
 
 function check_name(what text, name text, bytes_max integer) returns void;
 
-function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_queues text[], p_workflows text[], p_limit integer, p_suspect boolean, p_wake_limit integer, p_bytes_max bigint, p_pages_max bigint, p_due_from bigint, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(again boolean, next_due bigint, more boolean, suspect boolean, changed uuid[], woken integer, marks uuid[], mark_attempts integer[], look_us bigint, seen_queue text[], seen_workflow text[], seen_priority integer[], seen_due_at bigint[], seen_id uuid[], seen_taken boolean[]);
+function claim(p_now bigint, p_worker uuid, p_ticket bigint, p_build text, p_queues text[], p_workflows text[], p_limit integer, p_suspect boolean, p_wake_limit integer, p_bytes_max bigint, p_pages_max bigint, p_due_from bigint, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(again boolean, next_due bigint, more boolean, suspect boolean, changed uuid[], woken integer, marks uuid[], mark_attempts integer[], mark_ends boolean[], look_us bigint, seen_queue text[], seen_workflow text[], seen_priority integer[], seen_due_at bigint[], seen_id uuid[], seen_taken boolean[]);
 
 function claim_any(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns boolean;
 
@@ -292,6 +306,8 @@ function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit inte
 function sweep_children(p_limit integer) returns uuid[];
 
 function sweep_late(p_now bigint, p_limit integer) returns uuid[];
+
+function sweep_late_paused(p_now bigint, p_limit integer) returns uuid[];
 
 function sweep_lost(p_now bigint, p_worker uuid) returns uuid[];
 

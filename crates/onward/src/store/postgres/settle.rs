@@ -11,6 +11,7 @@ use super::record::{add, holds};
 use super::row::{Row, json_text, run_uuid, small, worker_uuid};
 use super::start::insert_run;
 use super::tx::{Param, Tx};
+use crate::store::steer::unpause;
 use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
 use crate::store::{column, rules};
 use crate::{Code, Json, RunId, RunState, Timestamp, Waits};
@@ -120,6 +121,7 @@ fn finished(row: &mut Row, state: RunState, now: Timestamp) {
     row.run.finished_at = Some(now);
     row.run.due_at = None;
     row.run.waits_for = None;
+    unpause(&mut row.run);
     row.run.worker = None;
     row.ticket = None;
 }

@@ -271,6 +271,11 @@ pub(super) async fn insert_run(tx: &mut Tx, run: &Run) -> Result<(), Fault> {
         ];
         tx.rows(include_str!("sql/start_parent.sql"), &params).await?;
     }
+    if run.paused_at.is_some() {
+        let params: [Param<'_>; 3] =
+            [(&id, Type::UUID), (&time(run.paused_at), Type::INT8), (&run.paused_by, Type::TEXT)];
+        tx.rows(include_str!("sql/start_paused.sql"), &params).await?;
+    }
     tx.changed(run.id);
     if run.due_at.is_some() {
         tx.work();

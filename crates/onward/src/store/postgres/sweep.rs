@@ -101,7 +101,7 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
 }
 
 /// Asks the children of cancelled runs to end. One that has ended meanwhile is left alone.
-async fn cascade(shared: &Arc<Shared>, children: Vec<uuid::Uuid>) -> Result<(), Fault> {
+pub(super) async fn cascade(shared: &Arc<Shared>, children: Vec<uuid::Uuid>) -> Result<(), Fault> {
     for child in children.into_iter().map(run_id) {
         match transact(shared, move |tx| Box::pin(cancel(tx, child))).await {
             Ok(_) | Err(Fault::Refused(Error::Conflict(_) | Error::NotFound)) => {}

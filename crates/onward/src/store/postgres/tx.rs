@@ -305,7 +305,7 @@ impl Tx {
         let code_change = run.code_change.as_ref().map(row::json_text).transpose()?;
         let builds = row::builds_column(run)?;
         let time = |time: Option<Timestamp>| time.map(Timestamp::as_millis);
-        let params: [Param<'_>; 22] = [
+        let params: [Param<'_>; 25] = [
             (&run_uuid(run.id), Type::UUID),
             (&run.state.as_str(), Type::TEXT),
             (&small(run.attempt), Type::INT4),
@@ -328,6 +328,9 @@ impl Tx {
             (&signed(run.duplicates), Type::INT8),
             (&run.continued_as.map(run_uuid), Type::UUID),
             (&code_change, Type::TEXT),
+            (&time(run.paused_at), Type::INT8),
+            (&run.paused_by, Type::TEXT),
+            (&row::notes_column(run)?, Type::TEXT),
         ];
         self.rows(include_str!("sql/run_save.sql"), &params).await?;
         Ok(())

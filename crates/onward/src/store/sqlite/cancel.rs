@@ -8,10 +8,12 @@ use rusqlite::params;
 use super::fault::Fault;
 use super::row::{self, Row};
 use super::signal::tell_parent;
+use super::steer::ask_child_again;
 use super::tx::Tx;
 use crate::store::Settled;
 use crate::store::column;
 use crate::store::rules::{self, Cancelling};
+use crate::store::steer::unpause;
 use crate::{Run, RunId, RunState, Waits};
 
 /// Asks a run to end.
@@ -23,7 +25,9 @@ pub(super) fn cancel(tx: &mut Tx<'_>, run: RunId) -> Result<Run, Fault> {
 
 pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
     let recorded = tx.exists(include_str!("sql/recorded.sql"), [row.no])?;
-    match rules::cancelling(&row.run, recorded)? {
+    let cancelling = rules::cancelling(&row.run, recorded)?;
+    unpause(&mut row.run);
+    match cancelling {
         Cancelling::Already => return Ok(()),
         Cancelling::Mark => {
             row.run.cancel_at = Some(tx.now);
@@ -87,13 +91,17 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
         keep_trace(tx, &row, Some(Settled::AsSaid))?;
         tx.execute(include_str!("sql/retry_output.sql"), [row.no])?;
     }
-    if let Some(step) = row.failed_step.take() {
+    let failed_step = row.failed_step.take();
+    if let Some(step) = &failed_step {
         let params = params![row.no, step, tx.now.as_millis()];
         tx.execute(include_str!("sql/retry_void.sql"), params)?;
     }
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
     row.save(tx.conn)?;
+    if let Some(step) = &failed_step {
+        ask_child_again(tx, row.no, step)?;
+    }
     tx.changed(row.run.id);
     tx.work();
     Ok(())

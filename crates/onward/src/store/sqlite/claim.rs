@@ -14,7 +14,7 @@ use super::signal;
 use super::tx::Tx;
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::rules;
-use crate::store::{Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
+use crate::store::{Asks, Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
 use crate::{Code, Record, Timestamp, Waits};
 
 /// Gives runs to a worker.
@@ -267,7 +267,9 @@ fn marks(tx: &Tx<'_>, claim: &Claim) -> Result<Vec<Mark>, Fault> {
     let sql = include_str!("sql/claim_marks.sql");
     let marked = row::all(tx.conn, sql, [worker_blob(worker)], |row| {
         let attempt = row.get(1)?;
-        Ok(whole_id(row, 0).map(|run| Mark { lease: Lease { run: run_id(run), worker, attempt } }))
+        let asks = if row.get(2)? { Asks::End } else { Asks::Pause };
+        let lease = |run| Lease { run: run_id(run), worker, attempt };
+        Ok(whole_id(row, 0).map(|run| Mark { lease: lease(run), asks }))
     })?;
     let mut marks: Vec<Mark> = marked.into_iter().flatten().collect();
     marks.sort_by_key(|mark| mark.lease.run);

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::fault::Fault;
 use super::row::{self, Row, run_blob, run_id};
-use super::signal;
+use super::{notebook, signal};
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
 use crate::store::{Duplicate, KeyHold, Trace, WholeRun, column};
 use crate::{RunId, Timestamp};
@@ -69,7 +69,8 @@ pub(super) fn whole(conn: &Connection, row: Row) -> Result<WholeRun, Fault> {
         None => None,
     };
     let signals = if run.signals > 0 { signal::all(conn, no, 0)? } else { Vec::new() };
-    Ok(WholeRun { run, records, attempts, failed_step, hold, suppressed, signals })
+    let log = if run.notes.log_lines > 0 { notebook::all(conn, no, 0)? } else { Vec::new() };
+    Ok(WholeRun { run, records, attempts, failed_step, hold, suppressed, signals, log })
 }
 
 fn attempts(conn: &Connection, no: i64) -> Result<BTreeMap<u32, Trace>, Fault> {

@@ -7,8 +7,11 @@ use rusqlite::params;
 
 use super::export::whole;
 use super::fault::Fault;
+use super::notebook;
 use super::record;
-use super::row::{self, builds_column, json_text, run_blob, signed, waits_columns, worker_blob};
+use super::row::{
+    self, builds_column, json_text, notes_column, run_blob, signed, waits_columns, worker_blob,
+};
 use super::signal;
 use super::start::{keep_input, keep_parent};
 use super::tx::Tx;
@@ -38,7 +41,7 @@ fn site(tx: &Tx<'_>, new: &WholeRun) -> Result<Site, Fault> {
 }
 
 /// The run that has a key now.
-fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<RunId>, Fault> {
+pub(super) fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<RunId>, Fault> {
     let sql = include_str!("sql/start_key_holder.sql");
     let params = params![workflow, key, tx.now.as_millis()];
     match row::first(tx.conn, sql, params, |row| Ok(row.get::<_, i64>(0)?))? {
@@ -47,14 +50,17 @@ fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<RunId>, Fault
     }
 }
 
-fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
-    let WholeRun { run, records, attempts, hold, suppressed, signals, .. } = whole;
+pub(super) fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
+    let WholeRun { run, records, attempts, hold, suppressed, signals, log, .. } = whole;
     add_run(tx, whole)?;
     let no = tx.conn.last_insert_rowid();
     keep_input(tx, no, run)?;
     keep_parent(tx, no, run)?;
     for signal in signals {
         signal::add(tx, no, signal)?;
+    }
+    for line in log {
+        notebook::add(tx, no, line)?;
     }
     if run.output.is_some() || run.failure.is_some() {
         let failure = run.failure.as_ref().map(json_text).transpose()?;
@@ -121,6 +127,9 @@ fn add_run(tx: &Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         run.continued_as.map(run_blob),
         run.code_change.as_ref().map(json_text).transpose()?,
         signed(run.signals),
+        run.paused_by,
+        run.forked_from.map(run_blob),
+        notes_column(run)?,
     ];
     tx.execute(include_str!("sql/import_run.sql"), params)?;
     Ok(())

@@ -15,6 +15,7 @@ mod import;
 mod inside;
 mod log;
 mod look;
+mod notebook;
 mod open;
 mod prune;
 mod reader;
@@ -24,6 +25,7 @@ mod schedules;
 mod settle;
 mod signal;
 mod start;
+mod steer;
 mod step_key;
 mod sweep;
 mod transact;
@@ -318,6 +320,14 @@ impl Store for SqliteStore {
     }
 
     fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn steer(&self) -> Option<&dyn Steer> {
+        Some(self)
+    }
+
+    fn notebook(&self) -> Option<&dyn Notebook> {
         Some(self)
     }
 }

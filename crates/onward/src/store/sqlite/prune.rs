@@ -69,6 +69,7 @@ fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
         include_str!("sql/prune_attempts.sql"),
         include_str!("sql/prune_duplicates.sql"),
         include_str!("sql/prune_signals.sql"),
+        include_str!("sql/prune_log.sql"),
     ] {
         tx.execute(sql, [no])?;
     }

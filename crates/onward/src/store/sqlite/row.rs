@@ -9,7 +9,7 @@ use rusqlite::{Connection, Params, params};
 use super::fault::Fault;
 use crate::limits::SUSPECT_CRASHES;
 use crate::store::{column, rules};
-use crate::{Code, Json, Parent, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
+use crate::{Code, Json, Notes, Parent, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId};
 
 pub(super) const RUN: &str = include_str!("sql/run.sql");
 const RUN_BY_ID: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/run_by_id.sql"));
@@ -69,6 +69,9 @@ impl Row {
             signed(run.duplicates),
             run.continued_as.map(run_blob),
             signed(run.signals),
+            run.paused_at.map(Timestamp::as_millis),
+            run.paused_by,
+            notes_column(run)?,
         ])?;
         Ok(())
     }
@@ -143,6 +146,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         deadline_at: columns.time_or_none()?,
         cancel_at: columns.time_or_none()?,
         paused_at: columns.time_or_none()?,
+        paused_by: columns.take()?,
         waits_for: columns.json()?,
         wakes: columns.unsigned()?,
         crashes: columns.take()?,
@@ -156,6 +160,8 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         code_change: columns.json()?,
         signals: columns.unsigned()?,
         parent: columns.parent()?,
+        forked_from: columns.run_id_or_none()?,
+        notes: columns.json()?.unwrap_or_default(),
     };
     Ok(Row { no, run, ticket, failed_step })
 }
@@ -277,6 +283,12 @@ pub(super) fn builds_column(
 ) -> Result<Option<String>, Fault> {
     let needed = !builds.is_empty() || waits.stuck.is_some();
     if needed { json_text(&builds).map(Some) } else { Ok(None) }
+}
+
+/// What the run's code noted; nothing for most runs.
+pub(super) fn notes_column(run: &Run) -> Result<Option<String>, Fault> {
+    let noted = run.notes != Notes::default();
+    noted.then(|| json_text(&run.notes)).transpose()
 }
 
 pub(super) fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, Fault> {

@@ -32,6 +32,16 @@ CREATE TABLE onward_keys (
     primary key (workflow, key)
 ) strict, without rowid;
 
+CREATE TABLE onward_log (
+    run integer not null,
+    no integer not null,
+    at integer not null,
+    step text,
+    try_number integer,
+    text text not null,
+    primary key (run, no)
+) strict, without rowid;
+
 CREATE TABLE onward_outputs (
     no integer primary key,
     output text,
@@ -88,7 +98,7 @@ CREATE TABLE onward_runs (
     continued_from blob,
     continued_as blob,
     code_change text
-, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer) strict;
+, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, paused_by text, forked_from blob, notes text) strict;
 
 CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);
 
@@ -113,9 +123,6 @@ where state = 'waiting';
 CREATE INDEX onward_runs_running on onward_runs (worker, ticket)
 where state = 'running';
 
-CREATE INDEX onward_runs_marked on onward_runs (worker)
-where state = 'running' and cancel_at is not null;
-
 CREATE INDEX onward_runs_stuck on onward_runs (stuck_builds, queue, workflow, id)
 where stuck is not null;
 
@@ -134,6 +141,13 @@ where parent is not null and finished_at is null and detached = 0;
 
 CREATE INDEX onward_runs_cascades on onward_runs (id)
 where cascades is not null;
+
+CREATE INDEX onward_runs_marked on onward_runs (worker)
+where state = 'running' and (cancel_at is not null or paused_at is not null);
+
+CREATE INDEX onward_runs_paused_late on onward_runs (deadline_at, id)
+where paused_at is not null and deadline_at is not null
+    and (state = 'queued' or state = 'waiting');
 
 CREATE TABLE onward_schedules (
     name text primary key,

@@ -181,6 +181,10 @@ pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
     let no = tx.conn.last_insert_rowid();
     keep_input(tx, no, run)?;
     keep_parent(tx, no, run)?;
+    if let Some(paused_at) = run.paused_at {
+        let params = params![no, paused_at.as_millis(), run.paused_by];
+        tx.execute(include_str!("sql/start_paused.sql"), params)?;
+    }
     tx.changed(run.id);
     if run.due_at.is_some() {
         tx.work();

@@ -80,20 +80,20 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     Ok(Swept { lost, taken, woken, more, next_at: None })
 }
 
-/// Asks the children of cancelled runs to end; says whether more are left.
-fn cascade(tx: &mut Tx<'_>) -> Result<bool, Fault> {
+/// Asks the children of cancelled runs to end; says whether more may be left: a child that ends at
+/// once may have children itself.
+pub(super) fn cascade(tx: &mut Tx<'_>) -> Result<bool, Fault> {
     let sql = include_str!("sql/cascade_children.sql");
-    let limit = row::limit(CASCADE_BATCH_MAX + 1);
-    let mut children = row::all(tx.conn, sql, [limit], |row| Ok(run_id(row.get(0)?)))?;
-    let more = children.len() > CASCADE_BATCH_MAX;
-    children.truncate(CASCADE_BATCH_MAX);
+    let limit = row::limit(CASCADE_BATCH_MAX);
+    let children = row::all(tx.conn, sql, [limit], |row| Ok(run_id(row.get(0)?)))?;
+    if children.is_empty() {
+        tx.execute(include_str!("sql/cascade_done.sql"), [])?;
+        return Ok(false);
+    }
     for child in children {
         cancel(tx, child)?;
     }
-    if !more {
-        tx.execute(include_str!("sql/cascade_done.sql"), [])?;
-    }
-    Ok(more)
+    Ok(true)
 }
 
 fn mark_lost(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result<Vec<WorkerId>, Fault> {
@@ -189,16 +189,18 @@ fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Opens stuck runs whose deadline has passed to every build; says whether more may be left.
+/// Opens stuck and paused runs whose deadline has passed to every build; says whether more may be left.
 fn open_late(tx: &mut Tx<'_>) -> Result<bool, Fault> {
     let params = params![tx.now.as_millis(), row::limit(SWEEP_BATCH_MAX)];
     let sql = include_str!("sql/sweep_late.sql");
-    let opened = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
+    let mut opened = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
+    let sql = include_str!("sql/sweep_late_paused.sql");
+    opened.append(&mut row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?);
     for run in &opened {
         run.iter().for_each(|run| tx.changed(run_id(*run)));
         tx.work();
     }
-    Ok(opened.len() == SWEEP_BATCH_MAX)
+    Ok(opened.len() >= SWEEP_BATCH_MAX)
 }
 
 /// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says

@@ -35,6 +35,7 @@ create or replace function onward.claim(
     woken integer,
     marks uuid[],
     mark_attempts integer[],
+    mark_ends boolean[],
     look_us bigint,
     seen_queue text[],
     seen_workflow text[],
@@ -131,11 +132,13 @@ begin
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
     -- In the order of its index, so that no plan walks all that the worker holds instead.
-    select array_agg(m.id), array_agg(m.attempt) into marks, mark_attempts
+    select array_agg(m.id), array_agg(m.attempt), array_agg(m.ends)
+    into marks, mark_attempts, mark_ends
     from (
-        select id, attempt
+        select id, attempt, cancel_at is not null as ends
         from onward.runs
-        where state = 'running' and cancel_at is not null and worker = p_worker
+        where state = 'running' and (cancel_at is not null or paused_at is not null)
+            and worker = p_worker
         order by id
     ) m;
     return next;

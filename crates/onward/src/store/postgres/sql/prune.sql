@@ -35,6 +35,7 @@ begin
     delete from onward.attempts where run = any (v_old);
     delete from onward.duplicates where run = any (v_old);
     delete from onward.signals where run = any (v_old);
+    delete from onward.log where run = any (v_old);
     delete from onward.runs where id = any (v_old);
     runs := cardinality(v_old);
     return next;

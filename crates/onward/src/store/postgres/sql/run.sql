@@ -21,6 +21,7 @@ select
     r.deadline_at,
     r.cancel_at,
     r.paused_at,
+    r.paused_by,
     r.waits_for,
     r.wakes,
     r.crashes,
@@ -35,7 +36,9 @@ select
     r.signals,
     r.parent,
     r.parent_step,
-    r.detached
+    r.detached,
+    r.forked_from,
+    r.notes
 from onward.runs r
 left join onward.inputs i on i.run = r.id
 left join onward.outputs o on o.run = r.id

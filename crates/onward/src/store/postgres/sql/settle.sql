@@ -134,6 +134,8 @@ begin
             state = w.ending,
             finished_at = v_now,
             due_at = null,
+            paused_at = null,
+            paused_by = null,
             waits_for = null,
             stuck = null,
             worker = null,

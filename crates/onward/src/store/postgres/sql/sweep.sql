@@ -35,7 +35,7 @@ begin
     end if;
     taken := onward.sweep_taken(v_now, p_worker, p_limit);
     v_woken := onward.wake((-9223372036854775808)::bigint, v_now, p_limit);
-    v_late := onward.sweep_late(v_now, p_limit);
+    v_late := onward.sweep_late(v_now, p_limit) || onward.sweep_late_paused(v_now, p_limit);
     v_mended := onward.sweep_mended(v_now, p_worker, p_limit);
     delete from onward.workers
     where id = any (array(
@@ -54,7 +54,7 @@ begin
     if changed <> '{}' then
         perform onward.tell_work();
     end if;
-    more := p_children_limit <= cardinality(children) or p_limit <= greatest(
+    more := children <> '{}' or p_limit <= greatest(
         cardinality(taken), cardinality(v_woken), cardinality(v_late), cardinality(v_mended)
     );
     -- The leases of others; with nobody else, one that is entered now expires no sooner than this
@@ -192,11 +192,51 @@ begin
             stuck = null,
             stuck_builds = null,
             wakes = wakes + 1,
-            crashes = 0
+            crashes = 0,
+            paused_at = null,
+            paused_by = null
         where id = any (array(
             select id
             from onward.runs
             where stuck_builds is not null
+                and deadline_at is not null
+                and deadline_at <= p_now
+                and (state = 'queued' or state = 'waiting')
+                and (stuck is null or stuck <> 'corrupt_record')
+            order by deadline_at, id
+            limit p_limit
+            for update skip locked
+        ))
+        returning id
+    )
+    select coalesce(array_agg(id), '{}') into v_late from late;
+    return v_late;
+end
+$$;
+
+-- Opens paused runs whose deadline has passed, so that a worker ends them. What cannot be read
+-- cannot be ended either.
+create or replace function onward.sweep_late_paused(p_now bigint, p_limit integer) returns uuid[]
+language plpgsql volatile as $$
+declare
+    v_late uuid[];
+begin
+    with late as (
+        update onward.runs
+        set
+            state = 'queued',
+            due_at = p_now,
+            waits_for = null,
+            stuck = null,
+            stuck_builds = null,
+            wakes = wakes + 1,
+            crashes = 0,
+            paused_at = null,
+            paused_by = null
+        where id = any (array(
+            select id
+            from onward.runs
+            where paused_at is not null
                 and deadline_at is not null
                 and deadline_at <= p_now
                 and (state = 'queued' or state = 'waiting')

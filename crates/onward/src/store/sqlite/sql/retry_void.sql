@@ -5,4 +5,5 @@ set
     slot = seq
 where run = ?1
     and step = ?2
+    and kind <> 'arrived'
     and voided_at is null

@@ -22,6 +22,7 @@ select
     r.deadline_at,
     r.cancel_at,
     r.paused_at,
+    r.paused_by,
     r.waits_for,
     r.wakes,
     r.crashes,
@@ -36,7 +37,9 @@ select
     r.signals,
     r.parent,
     r.parent_step,
-    r.detached
+    r.detached,
+    r.forked_from,
+    r.notes
 from onward_runs r
 left join onward_inputs i on i.no = r.no
 left join onward_outputs o on o.no = r.no

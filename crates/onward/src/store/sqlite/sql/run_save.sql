@@ -21,5 +21,8 @@ set
     failed_step = ?19,
     duplicates = ?20,
     continued_as = ?21,
-    signals = ?22
+    signals = ?22,
+    paused_at = ?23,
+    paused_by = ?24,
+    notes = ?25
 where no = ?1

@@ -4,6 +4,8 @@ set
     state = ?2,
     finished_at = ?3,
     due_at = null,
+    paused_at = null,
+    paused_by = null,
     waits_for = null,
     stuck = null,
     worker = null,

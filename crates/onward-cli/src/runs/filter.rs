@@ -1,0 +1,122 @@
+//! Which runs a command is about, by what they are: the flags of `runs list`, shared by the commands
+//! that change many.
+//!
+//! Owns: the flags, and what `stuck` and `paused` mean, which the store does not call states.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use onward::{Filter, Run, RunState, Timestamp};
+
+use crate::args;
+use crate::output::{self, PAUSED, STUCK};
+
+/// What the runs must be like; every flag that is given must fit.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FilterArgs {
+    /// In this state; may be repeated
+    #[arg(long, value_parser = states())]
+    state: Vec<State>,
+    /// Of this workflow
+    #[arg(long)]
+    workflow: Option<String>,
+    /// In this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// With this key
+    #[arg(long)]
+    key: Option<String>,
+    /// With this tag, name=value; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = args::tag)]
+    tag: Vec<(String, String)>,
+    /// Started at least this long ago, as 12h or 30d
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    older_than: Option<Duration>,
+    /// Started less than this long ago
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    younger_than: Option<Duration>,
+}
+
+/// A state to look for: one of the library's, or what people call one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Of(RunState),
+    /// Waiting for an operator or another build.
+    Stuck,
+    /// Not ended, and with the mark.
+    Paused,
+}
+
+impl FilterArgs {
+    /// Whether no flag is given.
+    pub(crate) fn is_empty(&self) -> bool {
+        let one = self.workflow.is_some() || self.queue.is_some() || self.key.is_some();
+        let time = self.older_than.is_some() || self.younger_than.is_some();
+        !one && !time && self.state.is_empty() && self.tag.is_empty()
+    }
+
+    /// What the store is asked for, and which of its answers are meant.
+    pub(crate) fn read(self, now: Timestamp) -> (Filter, Wanted) {
+        let wanted = Wanted { states: self.state.clone() };
+        let mut states: Vec<_> = self.state.into_iter().flat_map(State::stored).collect();
+        states.sort_unstable();
+        states.dedup();
+        let ago = |age: Duration| {
+            let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            Timestamp::from_millis(now.as_millis().saturating_sub(millis))
+        };
+        let filter = Filter {
+            workflow: self.workflow,
+            states,
+            queue: self.queue,
+            key: self.key,
+            tags: self.tag.into_iter().collect(),
+            created_from: self.younger_than.map(ago),
+            created_before: self.older_than.map(ago),
+        };
+        (filter, wanted)
+    }
+}
+
+impl State {
+    /// The states under which the store has it.
+    fn stored(self) -> Vec<RunState> {
+        match self {
+            State::Of(state) => vec![state],
+            State::Stuck => vec![RunState::Waiting],
+            State::Paused => vec![RunState::Queued, RunState::Running, RunState::Waiting],
+        }
+    }
+
+    fn has(self, run: &Run) -> bool {
+        match self {
+            State::Of(state) => run.state == state,
+            State::Stuck => output::is_stuck(run),
+            State::Paused => output::is_paused(run),
+        }
+    }
+}
+
+/// Which of the runs in the store's states are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    states: Vec<State>,
+}
+
+impl Wanted {
+    /// Whether this run is wanted.
+    pub(crate) fn has(&self, run: &Run) -> bool {
+        self.states.is_empty() || self.states.iter().any(|state| state.has(run))
+    }
+}
+
+/// Takes the name of a state, and lists the names in the help.
+fn states() -> impl TypedValueParser<Value = State> {
+    let names = RunState::ALL.map(RunState::as_str).into_iter().chain([STUCK, PAUSED]);
+    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
+        STUCK => Ok(State::Stuck),
+        PAUSED => Ok(State::Paused),
+        name => name.parse().map(State::Of),
+    })
+}

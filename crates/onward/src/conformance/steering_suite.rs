@@ -1,0 +1,71 @@
+//! The cases of steering runs, as one macro of the suite.
+//!
+//! Owns: which cases there are. Never what they say; `pause`, `fork`, `note` and `child_again` do.
+
+/// Makes one test of every case about pausing, forking and noting; a part of the suite.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_steering {
+    ($harness:ty) => {
+        $crate::conformance_cases! {
+            $harness =>
+            pause {
+                paused_queued_run_is_not_claimed
+                paused_running_run_is_marked
+                pause_before_the_park_is_not_missed
+                paused_run_keeps_a_due_timer
+                resumed_run_waits_as_it_was
+                paused_run_keeps_a_signal
+                paused_delayed_run_begins_after_both
+                pause_twice
+                resume_twice
+                pause_of_an_ended_run_is_refused
+                pause_of_a_run_that_is_to_end_is_refused
+                pause_of_an_unknown_run_says_so
+                cancel_of_a_paused_run_goes_through
+                retry_of_a_paused_run_goes_through
+                deadline_of_a_paused_run_holds
+                deadline_of_a_paused_stuck_run_holds
+                pause_survives_a_lost_worker
+                pause_goes_on_with_the_continuation
+                lost_answer_of_a_pause
+                deadline_of_a_run_behind_holds
+            }
+            fork {
+                fork_begins_with_the_records_before_its_step
+                fork_goes_on_from_its_step
+                fork_takes_another_input
+                fork_from_the_first_step_is_fresh
+                live_and_failed_runs_are_forked
+                fork_keeps_what_a_retry_voided
+                fork_numbers_signals_on
+                fork_with_an_open_child_is_refused
+                fork_from_an_unknown_step_says_so
+                fork_twice
+                fork_takes_a_free_key
+            }
+            note {
+                notes_are_kept_as_written
+                note_twice
+                note_with_stale_lease
+                ended_run_takes_no_notes
+                changed_tags_are_listed_by
+                log_is_bounded
+                log_comes_in_pages
+                prune_takes_the_log_along
+            }
+            child_again {
+                retry_of_a_parent_retries_its_failed_child
+                retry_of_a_parent_twice
+                retry_of_a_parent_hears_of_a_child_that_completed_since
+                retry_of_a_parent_awaits_a_child_that_goes_on
+                retry_of_a_parent_leaves_a_cancelled_child
+                retry_reaches_down_to_the_grandchild
+                cascade_reaches_children_at_once
+                cascade_reaches_grandchildren
+                cascade_is_bounded
+                lost_answer_of_a_cascade
+            }
+        }
+    };
+}

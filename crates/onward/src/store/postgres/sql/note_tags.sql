@@ -1,0 +1,4 @@
+-- Writes the tags that a run has by now.
+update onward.inputs
+set tags = $2
+where run = $1

@@ -1,0 +1,3 @@
+-- Deletes a run's log.
+delete from onward_log
+where run = ?1

@@ -1,0 +1,4 @@
+-- Deletes a signal, so that its sender tells it anew.
+delete from onward_signals
+where run = ?1
+    and no = ?2

@@ -1,0 +1,9 @@
+-- Takes the record of a signal out of the history, visibly.
+update onward_records
+set
+    voided_at = ?3,
+    slot = seq
+where run = ?1
+    and step = ?2
+    and kind = 'arrived'
+    and voided_at is null

@@ -1,0 +1,211 @@
+//! Steering runs: pausing, forking, and the cancel that reaches children.
+//!
+//! Owns: [`Steer`], the plain data of its verbs, and the decisions that must be taken inside their
+//! transactions. Never changes the state of a run that somebody holds.
+
+use super::{Answer, Conflict, Error, Lease, NewKey, Trace, WholeRun};
+use crate::model::step_id;
+use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp};
+
+/// A store whose runs can be paused and forked.
+///
+/// Beside [`Store`](super::Store), because no run needs it to end. None of its writes comes under a
+/// lease: a pause of a running run is a mark that its holder heeds, as a cancel is, and a worker that
+/// lost its lease has no part in it.
+pub trait Steer: Send + Sync {
+    /// Sets the mark of a pause, and counts a wake. A running run is given back by its holder; any
+    /// other is not claimed until it is resumed. Again: it stays as it is. On a run that has ended:
+    /// `Finished`; that is asked to end: `Ending`.
+    fn pause(&self, pause: Pause) -> Answer<'_, Run>;
+
+    /// Takes the mark of a pause away, and counts a wake: the run is queued, or waits, as it stands.
+    /// On one that is not paused: `Ok`. On a run that has ended: `Finished`.
+    fn resume(&self, run: RunId) -> Answer<'_, Run>;
+
+    /// Starts a run with the records that another has before a step. Again, with the same id: the
+    /// run that is there. `NoSuchStep`, `ChildOpen`, and `KeyTaken` when the key is in use.
+    fn fork(&self, fork: Fork) -> Answer<'_, Run>;
+
+    /// Asks children of cancelled runs to end, at most `CASCADE_BATCH_MAX` of them; says whether
+    /// another pass would find more. A sweep does the same.
+    fn cascade(&self) -> Answer<'_, bool>;
+}
+
+/// A pause.
+#[derive(Clone, Debug)]
+pub struct Pause {
+    /// The run.
+    pub run: RunId,
+    /// Who pauses it.
+    pub caller: String,
+}
+
+/// A running run that somebody asked to end, or paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The run, in the attempt that holds it.
+    pub lease: Lease,
+    /// What its holder is asked.
+    pub asks: Asks,
+}
+
+/// What the holder of a marked run is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// To end it.
+    End,
+    /// To let what executes finish, begin nothing, and give it back.
+    Pause,
+}
+
+/// A run to start with the first records of another.
+#[derive(Clone, Debug)]
+pub struct Fork {
+    /// Its name, made by the engine: a repeated fork is known by it.
+    pub id: RunId,
+    /// The run whose records it begins with.
+    pub run: RunId,
+    /// The step whose records, and all that come after the first of them, it does without.
+    pub step: String,
+    /// Its input; `None`: that of the other run.
+    pub input: Option<Json>,
+    /// Its key.
+    pub key: Option<NewKey>,
+}
+
+/// Whether a pause has something to do: `false` means that an earlier one did it.
+pub(crate) fn pausing(run: &Run) -> Result<bool, Error> {
+    check_live(run)?;
+    if run.cancel_at.is_some() {
+        return Err(Error::Conflict(Conflict::Ending { run: run.id }));
+    }
+    Ok(run.paused_at.is_none())
+}
+
+/// Whether a resume has something to do: `false` means that the run is not paused.
+pub(crate) fn resuming(run: &Run) -> Result<bool, Error> {
+    check_live(run)?;
+    Ok(run.paused_at.is_some())
+}
+
+fn check_live(run: &Run) -> Result<(), Error> {
+    match run.state.is_final() {
+        true => Err(Error::Conflict(Conflict::Finished { run: run.id })),
+        false => Ok(()),
+    }
+}
+
+/// Marks a run as paused.
+pub(crate) fn pause(run: &mut Run, caller: &str, now: Timestamp) {
+    run.paused_at = Some(now);
+    run.paused_by = Some(caller.to_owned());
+    run.wakes += 1;
+}
+
+/// Lets a paused run go on, and counts it as a wake-up.
+pub(crate) fn resume(run: &mut Run) {
+    unpause(run);
+    run.wakes += 1;
+}
+
+/// Takes the mark of a pause away.
+pub(crate) fn unpause(run: &mut Run) {
+    run.paused_at = None;
+    run.paused_by = None;
+}
+
+/// The run that `fork` makes of `whole`, with its records, its attempts and what else belongs to it;
+/// its hold on its key is the store's.
+///
+/// It begins as if the attempts that made its records had been its own, so that it is known which
+/// build made which of them. With another input it may well go another way than they did, so then
+/// their builds are forgotten, and records that nobody asks for are taken as a change of code is.
+pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<WholeRun, Error> {
+    let source = whole.run;
+    let records = records_before(source.id, whole.records, &fork.step)?;
+    let attempt = records.iter().map(|record| record.attempt).max().unwrap_or(0);
+    let known = |number: u32| match whole.attempts.get(&number) {
+        Some(trace) => Some(trace.build.clone()),
+        None if number == source.attempt => source.build.clone(),
+        None => None,
+    };
+    let build_of = |number| match &fork.input {
+        Some(_) => String::new(),
+        None => known(number).unwrap_or_default(),
+    };
+    let attempts =
+        (1..=attempt).map(|number| (number, Trace { build: build_of(number), settled: None }));
+    let attempts = attempts.collect();
+    let input = fork.input.clone().unwrap_or_else(|| source.input.clone());
+    let run = Run {
+        queue: source.queue,
+        priority: source.priority,
+        key: fork.key.as_ref().map(|key| key.key.clone()),
+        tags: source.tags,
+        attempt,
+        // Signals that come are numbered on from those whose records are copied.
+        signals: source.signals,
+        forked_from: Some(source.id),
+        ..Run::fresh(fork.id, source.workflow, input, now)
+    };
+    Ok(WholeRun {
+        run,
+        records,
+        attempts,
+        failed_step: None,
+        hold: None,
+        suppressed: Vec::new(),
+        signals: Vec::new(),
+        log: Vec::new(),
+    })
+}
+
+/// The records that come before the first of a step, without that step's own.
+fn records_before(run: RunId, mut records: Vec<Record>, step: &str) -> Result<Vec<Record>, Error> {
+    let is_it = |record: &Record| {
+        let name = match record.entry {
+            // A signal, or a child's end: without its number.
+            Entry::Arrived(_) => record.step.rsplit_once('#').map_or(&*record.step, |(it, _)| it),
+            _ => step_id::base(&record.step),
+        };
+        record.step == step || name == step
+    };
+    let first = records.iter().filter(|record| record.voided_at.is_none()).find(|it| is_it(it));
+    let Some(first) = first.map(|record| record.seq) else {
+        return Err(Error::Conflict(Conflict::NoSuchStep { run }));
+    };
+    records.retain(|record| record.seq < first && !is_it(record));
+    let ended = |child: &str| {
+        let ends = records.iter().filter(|it| matches!(it.entry, Entry::Arrived(_)));
+        ends.map(|it| it.step.rsplit_once('#').map_or(&*it.step, |(name, _)| name))
+            .any(|name| name == child)
+    };
+    let mut started = records.iter().filter_map(|it| it.step.strip_suffix(step_id::STARTED));
+    if started.any(|child| child.starts_with("$child/") && !ended(child)) {
+        return Err(Error::Conflict(Conflict::ChildOpen { run }));
+    }
+    Ok(records)
+}
+
+/// What a retry of a run does about the child whose end failed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChildAgain {
+    /// The child failed: it is retried too, and its new end is told.
+    Retry,
+    /// The child has ended well since, and tells so again.
+    Tell,
+    /// The child has not ended: it will tell.
+    Await,
+    /// Nothing: a cancelled child stays cancelled, and its parent is told the same.
+    Leave,
+}
+
+/// What a retry of a run does about the child whose end failed it.
+pub(crate) fn child_again(child: &Run) -> ChildAgain {
+    match child.state {
+        RunState::Failed => ChildAgain::Retry,
+        RunState::Completed => ChildAgain::Tell,
+        RunState::Cancelled => ChildAgain::Leave,
+        RunState::Queued | RunState::Running | RunState::Waiting => ChildAgain::Await,
+    }
+}

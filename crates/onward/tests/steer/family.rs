@@ -1,0 +1,81 @@
+//! What an operator does to a parent reaches its children.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use onward::{Code, Ctx, Failure, Filter, Onward, Query, RunState, Workflow};
+
+use crate::stores::{on_each_store, until_state};
+
+const PARENT: Workflow<(), u32> = Workflow::named("parent");
+const CHILD: Workflow<(), u32> = Workflow::named("child");
+
+#[tokio::test]
+async fn a_retry_of_a_parent_gives_its_child_a_fresh_start() {
+    on_each_store(|onward: Onward| async move {
+        let (mended, tries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let (flag, counted) = (Arc::clone(&mended), Arc::clone(&tries));
+        let child = move |ctx: Ctx, ()| {
+            let (flag, counted) = (Arc::clone(&flag), Arc::clone(&counted));
+            async move {
+                ctx.step("prepare", async |_| Ok::<_, Failure>(0)).await?;
+                ctx.step("ship", async |_| {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    match flag.load(Ordering::SeqCst) {
+                        true => Ok(7),
+                        false => Err(Failure::fatal("no truck").code("no_truck")),
+                    }
+                })
+                .await
+            }
+        };
+        let worker = onward.worker().serve(CHILD, child).serve(PARENT, async |ctx: Ctx, ()| {
+            ctx.step("order", async |_| Ok::<_, Failure>(0)).await?;
+            ctx.start(CHILD, &()).result().await
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(PARENT, &()).await.unwrap();
+        let error = run.result().await.unwrap_err();
+        assert!(error.failure().unwrap().is("no_truck"), "{error}");
+        let child = error.failure().unwrap().child.unwrap();
+
+        // Not mended yet: it fails again, with a new try of the child.
+        run.retry().await.unwrap();
+        assert!(run.result().await.unwrap_err().failure().unwrap().is("no_truck"));
+        assert_eq!(tries.load(Ordering::SeqCst), 2);
+        mended.store(true, Ordering::SeqCst);
+        run.retry().await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 7);
+        assert_eq!(tries.load(Ordering::SeqCst), 3);
+        let child = onward.run(child).status().await.unwrap();
+        assert_eq!(child.state, RunState::Completed, "it is the same child");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_children_and_theirs_before_the_next_sweep() {
+    on_each_store(|onward: Onward| async move {
+        let child = async |ctx: Ctx, ()| ctx.signal::<u32>("never").await;
+        let worker = onward.worker().lease(Duration::from_secs(60)).linger(Duration::ZERO);
+        let worker = worker.serve(CHILD, child).serve(PARENT, async |ctx: Ctx, ()| {
+            ctx.step("order", async |_| Ok::<_, Failure>(0)).await?;
+            ctx.start(CHILD, &()).result().await
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(PARENT, &()).await.unwrap();
+        until_state(&run, RunState::Waiting).await;
+        let filter = Filter { workflow: Some("child".to_owned()), ..Filter::default() };
+        let child = onward.list(Query { filter, ..Query::default() }).await.unwrap().runs.remove(0);
+        let child = onward.run(child.id);
+        until_state(&child, RunState::Waiting).await;
+        run.cancel().await.unwrap();
+        assert_eq!(run.result().await.unwrap_err().code(), Code::RunCancelled);
+        let ended = tokio::time::timeout(Duration::from_secs(5), child.ended()).await;
+        assert_eq!(ended.unwrap().unwrap().state, RunState::Cancelled);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}

@@ -1,0 +1,66 @@
+//! Forks, with workers that execute.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use onward::{Code, Ctx, Failure, Onward, Workflow};
+
+use crate::stores::on_each_store;
+
+const QUOTE: Workflow<u32, u32> = Workflow::named("quote");
+const PART: Workflow<u32, u32> = Workflow::named("part");
+
+async fn part(_: Ctx, n: u32) -> Result<u32, Failure> {
+    Ok(n * 10)
+}
+
+#[tokio::test]
+async fn a_fork_does_not_do_again_what_is_recorded_before_its_step() {
+    on_each_store(|onward: Onward| async move {
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
+        let quote = move |ctx: Ctx, percent: u32| {
+            let asked = Arc::clone(&counted);
+            async move {
+                let cost = ctx.step("ask", async |_| {
+                    Ok::<_, Failure>(asked.fetch_add(1, Ordering::SeqCst) * 100 + 200)
+                });
+                let cost = cost.await?;
+                let part = ctx.start(PART, &3).result().await?;
+                ctx.sleep(Duration::from_millis(5)).await;
+                let word = ctx.signal::<u32>("word").await?;
+                let sum = cost + part + word;
+                ctx.step("add", async |_| Ok::<_, Failure>(sum + sum * percent / 100)).await
+            }
+        };
+        let worker = onward.worker().serve(QUOTE, quote).serve(PART, part);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(QUOTE, &10).await.unwrap();
+        run.signal("word", &70).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 330);
+
+        let same = run.fork("add").await.unwrap();
+        assert_eq!(same.result().await.unwrap(), 330);
+        let dearer = run.fork("add").input(&20).key("dearer").await.unwrap();
+        assert_eq!(dearer.result().await.unwrap(), 360);
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "the supplier was asked once");
+        let found = dearer.status().await.unwrap();
+        assert_eq!((found.forked_from, found.key.as_deref()), (Some(run.id()), Some("dearer")));
+        assert_eq!(run.status().await.unwrap().output.unwrap().as_str(), "330");
+
+        // From before its child and its signal it does both again.
+        let again = run.fork("$child/part").await.unwrap();
+        again.signal("word", &170).await.unwrap();
+        assert_eq!(again.result().await.unwrap(), 440);
+
+        let unknown = run.fork("nothing").await.unwrap_err();
+        assert_eq!(unknown.code(), Code::StepNotFound);
+        let said = unknown.to_string();
+        assert!(said.contains("\"ask\"") && said.contains("\"add\""), "{said}");
+        let taken = run.fork("add").key("dearer").await.unwrap_err();
+        assert_eq!((taken.code(), taken.run()), (Code::KeyTaken, Some(dearer.id())));
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}

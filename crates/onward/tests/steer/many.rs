@@ -1,0 +1,98 @@
+//! One change to many runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use onward::{Code, Ctx, Failure, Filter, Onward, RunState, Workflow};
+
+use crate::stores::on_each_store;
+
+const WORK: Workflow<u64, u64> = Workflow::named("work");
+const OTHER: Workflow<u64, u64> = Workflow::named("other");
+
+fn all_of(workflow: &str) -> Filter {
+    Filter { workflow: Some(workflow.to_owned()), ..Filter::default() }
+}
+
+async fn counts(onward: &Onward) -> BTreeMap<RunState, u64> {
+    onward.stats().await.unwrap().runs
+}
+
+#[tokio::test]
+async fn every_matching_run_is_changed_once_and_the_rest_is_told_why_not() {
+    on_each_store(|onward: Onward| async move {
+        onward.start_many(WORK, 0..230).await.unwrap();
+        onward.start_many(OTHER, 0..5).await.unwrap();
+        let cancelled = onward.start(WORK, &999).await.unwrap();
+        cancelled.cancel().await.unwrap();
+
+        let would = onward.matching(all_of("work")).pause().dry_run().await.unwrap();
+        assert_eq!((would.matched, would.done, would.failed), (231, 230, 0));
+        assert_eq!(would.skipped, [("run_finished", 1)].into());
+        assert_eq!(onward.matching(all_of("work")).resume().dry_run().await.unwrap().done, 0);
+
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        let paused = onward.matching(all_of("work")).pause().on_progress(move |so_far| {
+            told.lock().unwrap().push(so_far.matched);
+        });
+        assert_eq!(paused.await.unwrap().done, 230);
+        assert_eq!(*seen.lock().unwrap(), [100, 200, 231], "in bounded batches");
+        let again = onward.matching(all_of("work")).pause().await.unwrap();
+        assert_eq!((again.done, again.skipped["already"]), (0, 230));
+
+        let some = onward.matching(all_of("work")).only(|run| run.input.as_str().len() == 1);
+        assert_eq!(some.resume().await.unwrap().done, 10);
+        let rest = onward.matching(all_of("work")).cancel().await.unwrap();
+        assert_eq!((rest.done, rest.skipped["already"]), (230, 1));
+        assert_eq!(counts(&onward).await[&RunState::Queued], 5, "others are left alone");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn failed_runs_are_retried_by_a_filter() {
+    on_each_store(|onward: Onward| async move {
+        let mended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let flag = Arc::clone(&mended);
+        let worker = onward.worker().serve(WORK, move |ctx: Ctx, n: u64| {
+            let flag = Arc::clone(&flag);
+            async move {
+                ctx.step("work", async |_| match flag.load(std::sync::atomic::Ordering::SeqCst) {
+                    true => Ok(n),
+                    false => Err(Failure::fatal("broken")),
+                })
+                .await
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        let mut runs = Vec::new();
+        for n in 0..20 {
+            runs.push(onward.start(WORK, &n).tag("import", "7").await.unwrap());
+        }
+        for run in &runs {
+            assert_eq!(run.result().await.unwrap_err().code(), Code::RunFailed);
+        }
+        mended.store(true, std::sync::atomic::Ordering::SeqCst);
+        let tags = [("import".to_owned(), "7".to_owned())].into();
+        let filter = Filter { tags, states: vec![RunState::Failed], ..Filter::default() };
+        let retried = onward.matching(filter.clone()).retry().await.unwrap();
+        assert_eq!((retried.matched, retried.done), (20, 20));
+        for run in &runs {
+            run.result().await.unwrap();
+        }
+        assert_eq!(onward.matching(filter).retry().await.unwrap().matched, 0);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pace_is_kept() {
+    let onward = Onward::open("memory:").await.unwrap();
+    onward.start_many(WORK, 0..30).await.unwrap();
+    let began = Instant::now();
+    onward.matching(all_of("work")).pause().pace(100).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(280), "{:?}", began.elapsed());
+}
