@@ -79,7 +79,7 @@ pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
     CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Parent, Record, RecordKind, Run,
-    RunState, Schedule, ScheduleSpec, Waits,
+    RunState, Schedule, ScheduleSpec, Undoing, Waits,
 };
 pub use retry::Retry;
 pub use store::{
@@ -117,3 +117,7 @@ mod mistakes_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/keys.md")]
 mod keys_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/undo.md")]
+mod undo_page {}

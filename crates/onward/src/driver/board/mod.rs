@@ -12,6 +12,7 @@ mod inbox;
 mod keyed;
 mod order;
 mod place;
+mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,8 @@ use self::keyed::GivenUp;
 pub(crate) use self::keyed::{Hold, KeyAsk, KeyTold};
 use self::place::Places;
 pub(crate) use self::place::Seat;
+use self::undo::Undos;
+pub(crate) use self::undo::{Undo, UndoBody, UndoWork};
 use super::past::Past;
 use super::wake::Wakes;
 use crate::store::{Lease, NewRun, Signal, Store, TransactionBody};
@@ -86,6 +89,7 @@ struct Inner {
     last_failed: Option<Arc<str>>,
     trouble: Option<Trouble>,
     continue_as: Option<Json>,
+    undos: Undos,
 }
 
 /// How much of its history limits a run has used.
@@ -94,6 +98,8 @@ struct Usage {
     records: usize,
     bytes: usize,
     warned: bool,
+    /// Whether there is no limit: what undoes a full history must find room in it.
+    is_open: bool,
 }
 
 struct Leaf {
@@ -268,10 +274,11 @@ impl Board {
             places: Places::after(last_seq, last_at),
             now,
             randoms: 0,
-            usage: Usage { records, bytes, warned: false },
+            usage: Usage { records, bytes, ..Usage::default() },
             last_failed: None,
             trouble: None,
             continue_as: None,
+            undos: Undos::default(),
         };
         let cancelled = watch::Sender::new(false);
         let inner = Mutex::new(inner);
