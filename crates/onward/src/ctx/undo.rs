@@ -13,7 +13,9 @@ use serde::de::DeserializeOwned;
 use super::step::StepFuture;
 use super::{Ctx, Step, TransactionFuture};
 use crate::driver::board::{Board, Undo, UndoBody, UndoWork};
-use crate::limits::{LEFT_UNDONE_LISTED_MAX, MISMATCH_LISTED_MAX, UNDO_PAUSE_MAX, UNDO_TRIES_DEFAULT};
+use crate::limits::{
+    LEFT_UNDONE_LISTED_MAX, MISMATCH_LISTED_MAX, UNDO_PAUSE_MAX, UNDO_TRIES_DEFAULT,
+};
 use crate::model::step_id;
 use crate::model::undo::{Began, Outcome};
 use crate::{Code, Failure, Json, Retry, RunState};

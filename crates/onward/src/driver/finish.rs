@@ -69,7 +69,8 @@ impl Driver {
     fn take_unasked(&mut self, returned: bool) -> Vec<String> {
         if returned
             && self.course.is_forward()
-            && let Some(leftover) = self.board.leftover(&self.setting.build) {
+            && let Some(leftover) = self.board.leftover(&self.setting.build)
+        {
             self.unasked = leftover.other_builds;
         }
         let unasked = std::mem::take(&mut self.unasked);

@@ -132,8 +132,7 @@ impl Driver {
         if matches!(self.course, Course::Back(_)) {
             return self.is_rebuilt();
         }
-        let undurable =
-            self.eager.is_some() || self.is_eager_in_flight() || self.board.is_noting();
+        let undurable = self.eager.is_some() || self.is_eager_in_flight() || self.board.is_noting();
         if undurable || !self.board.is_asked() || !self.setting.tenure.is_fresh() {
             return None;
         }

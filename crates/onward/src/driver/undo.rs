@@ -91,7 +91,11 @@ impl Course {
             let step = if is_call { of.clone() } else { step_id::undo(&of) };
             let done = |record: &Record| matches!(record.entry, Entry::Done(_));
             if !tail.iter().any(|record| record.step == step && done(record)) {
-                left.push(Left::new(of, Code::TypeMismatch, "the run's input does not fit its type"));
+                left.push(Left::new(
+                    of,
+                    Code::TypeMismatch,
+                    "the run's input does not fit its type",
+                ));
             }
         }
         let all = began.on_cancel + began.undos.len();
@@ -170,6 +174,11 @@ impl Driver {
 
     /// Turns back, if this is what the verdict means; otherwise it is given back.
     async fn turn_back(&mut self, verdict: Verdict) -> Result<(), Verdict> {
+        // Whatever a function says that is replayed, it must have asked for what it did.
+        let verdict = match (&self.course, verdict) {
+            (Course::Back(_), Verdict::Returned(_)) => self.rebuilt(),
+            (_, verdict) => verdict,
+        };
         if !self.may_turn_back(&verdict) {
             return Err(verdict);
         }
@@ -203,7 +212,7 @@ impl Driver {
             }
             (Course::Forward, Verdict::Stopped(Stop::Cancel)) => self.board.has_undos(true),
             (Course::Forward, Verdict::Stopped(Stop::Deadline)) => self.board.has_undos(false),
-            (Course::Back(_), Verdict::Returned(_) | Verdict::Rebuilt) => true,
+            (Course::Back(_), Verdict::Rebuilt) => true,
             (Course::Back(back), Verdict::Stuck(..)) => back.marked.is_some(),
             _ => false,
         }

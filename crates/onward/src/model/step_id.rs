@@ -75,6 +75,11 @@ pub(crate) fn on_cancel(number: usize) -> String {
     format!("{ON_CANCEL}/{number}")
 }
 
+/// Whether a step is one of those that a run executes on its way back.
+pub(crate) fn undoes(step: &str) -> bool {
+    undone_by(step).is_some() || step.strip_prefix(ON_CANCEL).is_some_and(|n| n.starts_with('/'))
+}
+
 /// The step that this one undoes, if it is one that undoes.
 pub(crate) fn undone_by(step: &str) -> Option<&str> {
     step.strip_prefix(UNDO)?.strip_prefix('/')

@@ -182,15 +182,15 @@ pub(crate) struct AfterLoss {
 ///
 /// One or two losses say nothing: a deploy or a power cut hits every run. From the third on the
 /// run is a suspect, claimed alone and after a growing pause. A run that somebody asked to
-/// cancel is never held back, since settling it executes no user code.
+/// cancel pauses too, since its undos may be what kills, but never waits for anybody.
 pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLoss {
     let crashes = if progressed { 0 } else { run.crashes + 1 };
     let queued = AfterLoss { state: RunState::Queued, due_at: Some(now), waits_for: None, crashes };
-    if run.cancel_at.is_some() || crashes < SUSPECT_CRASHES {
+    if crashes < SUSPECT_CRASHES {
         return queued;
     }
     let waiting = AfterLoss { state: RunState::Waiting, ..queued };
-    if crashes >= CRASHES_MAX {
+    if crashes >= CRASHES_MAX && run.cancel_at.is_none() {
         let detail = format!("{crashes} workers in a row died in this run without a record");
         let code = Code::CrashLoop.as_str().to_owned();
         return AfterLoss {
@@ -199,7 +199,8 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
             ..waiting
         };
     }
-    let pause = Duration::from_secs(1 << (crashes - SUSPECT_CRASHES)).min(CRASH_BACKOFF_MAX);
+    let pause = 1 << (crashes - SUSPECT_CRASHES).min(CRASHES_MAX);
+    let pause = Duration::from_secs(pause).min(CRASH_BACKOFF_MAX);
     AfterLoss { due_at: Some(now + pause), waits_for: Some(Waits::Backoff { crashes }), ..waiting }
 }
 
