@@ -14,6 +14,7 @@ use onward::{Entry, Failure, Onward, Step};
 
 use crate::check::{Breach, Snapshot};
 use crate::flow::{Input, TRANSFER};
+use crate::saga::{self, SAGA};
 
 /// How many accounts there are, and what each begins with.
 const ACCOUNTS: i64 = 4;
@@ -29,6 +30,8 @@ pub struct Ledger {
     pub accounts: BTreeMap<i64, i64>,
     /// Every transfer that was applied: the step's id, from, to and cents.
     pub transfers: Vec<(String, i64, i64, i64)>,
+    /// Every payment that was paid back: the undo's id, from, to and cents.
+    pub refunds: Vec<(String, i64, i64, i64)>,
     /// The keys of the orders.
     pub orders: BTreeSet<String>,
 }
@@ -49,6 +52,7 @@ pub fn open(path: &Path) -> rusqlite::Result<Connection> {
          );
          create table if not exists orders (key text primary key)",
     )?;
+    saga::open(&tx)?;
     for id in 0..ACCOUNTS {
         tx.execute("insert or ignore into accounts values (?1, ?2)", (id, CENTS))?;
     }
@@ -72,14 +76,18 @@ pub fn order(onward: &Onward, db: &mut Connection, input: &Input) -> Result<(), 
 /// # Errors
 /// When the file refuses it.
 pub fn transfer(db: &Connection, step: &Step, number: u64) -> Result<(), Failure> {
-    let number = number.cast_signed();
-    let (payer, payee) = (number.rem_euclid(ACCOUNTS), (number + 1).rem_euclid(ACCOUNTS));
-    let cents = 1 + number % 7;
+    let (payer, payee, cents) = of_number(number);
     let add = "update accounts set cents = cents + ?1 where id = ?2";
     db.execute(add, (-cents, payer))?;
     db.execute("insert into transfers values (?1, ?2, ?3, ?4)", (step.id(), payer, payee, cents))?;
     db.execute(add, (cents, payee))?;
     Ok(())
+}
+
+/// Who pays whom, and how much.
+pub fn of_number(number: u64) -> (i64, i64, i64) {
+    let number = number.cast_signed();
+    (number.rem_euclid(ACCOUNTS), (number + 1).rem_euclid(ACCOUNTS), 1 + number % 7)
 }
 
 impl Ledger {
@@ -97,11 +105,15 @@ impl Ledger {
         let mut transfers = db.prepare("select step, payer, payee, cents from transfers")?;
         let transfers = transfers
             .query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let mut refunds = db.prepare("select step, payer, payee, cents from refunds")?;
+        let refunds = refunds
+            .query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
         let mut orders = db.prepare("select key from orders")?;
         let orders = orders.query_map((), |row| row.get(0))?;
         Ok(Self {
             accounts: accounts.collect::<Result<_, _>>()?,
             transfers: transfers.collect::<Result<_, _>>()?,
+            refunds: refunds.collect::<Result<_, _>>()?,
             orders: orders.collect::<Result<_, _>>()?,
         })
     }
@@ -116,6 +128,10 @@ pub fn check(snapshot: &Snapshot) -> Vec<Breach> {
     let mut expected: BTreeMap<i64, i64> = ledger.accounts.keys().map(|id| (*id, CENTS)).collect();
     for (step, payer, payee, cents) in &ledger.transfers {
         *applied.entry(step).or_default() += 1;
+        *expected.entry(*payer).or_default() -= cents;
+        *expected.entry(*payee).or_default() += cents;
+    }
+    for (_, payer, payee, cents) in &ledger.refunds {
         *expected.entry(*payer).or_default() -= cents;
         *expected.entry(*payee).or_default() += cents;
     }
@@ -136,7 +152,8 @@ pub fn check(snapshot: &Snapshot) -> Vec<Breach> {
 
 /// The ids of the transfers that are recorded as done.
 fn recorded(snapshot: &Snapshot) -> BTreeSet<String> {
-    let runs = snapshot.runs.iter().filter(|(run, _)| run.workflow == TRANSFER.name());
+    let paying = [TRANSFER.name(), SAGA.name()];
+    let runs = snapshot.runs.iter().filter(|(run, _)| paying.contains(&run.workflow.as_str()));
     let ids = runs.flat_map(|(run, history)| {
         let done = history.iter().filter(|record| matches!(record.entry, Entry::Done(_)));
         let done = done.filter(|record| is_transfer(&record.step));
@@ -166,6 +183,7 @@ mod tests {
         let ledger = Ledger {
             accounts: BTreeMap::from([(0, CENTS - 3), (1, CENTS + 3)]),
             transfers: vec![(format!("{id}/pay"), 0, 1, 3)],
+            refunds: Vec::new(),
             orders: BTreeSet::from([KEY.to_owned()]),
         };
         Snapshot { runs: vec![(run, history)], ledger }

@@ -12,6 +12,7 @@ use onward::{Entry, Onward, Query, Record, Run, RunState};
 use crate::bank::{self, Ledger};
 use crate::effect::{Effect, Times};
 use crate::flow::{Input, Output, is_expected};
+use crate::saga::{self, SAGA};
 
 /// The store at one moment: every run with its history.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +95,10 @@ pub enum Breach {
     Applied(String, usize),
     /// An account does not hold what the transfers say.
     Unbalanced(i64),
+    /// A payment of a saga was paid back so often, and not once.
+    Refunded(String, usize),
+    /// A saga did not turn back as it must.
+    NotUndone(String),
     /// An order has no run, or a run no order.
     Alone(String),
 }
@@ -120,6 +125,7 @@ pub fn check(story: &Story) -> Vec<Breach> {
         breaches.extend(bank::check(before));
     }
     breaches.extend(bank::check(&story.last));
+    breaches.extend(saga::check(&story.last));
     breaches.extend(check_bodies(story));
     breaches.extend(check_ids(&story.effects, &chains));
     breaches
@@ -159,6 +165,10 @@ fn check_key(input: &Input, chain: Option<&Vec<&Run>>) -> Vec<Breach> {
     let Some(chain) = chain else {
         return vec![Breach::Lost(key)];
     };
+    if key.starts_with(SAGA.name()) {
+        // How it ends is looked at with what it undid.
+        return if chain.len() == 1 { Vec::new() } else { vec![Breach::Split(key)] };
+    }
     if let Some(run) = chain.iter().find(|run| run.state != RunState::Completed) {
         return vec![Breach::NotCompleted(key, run.state)];
     }
@@ -198,7 +208,8 @@ fn check_history(run: &Run, history: &[Record]) -> Vec<Breach> {
 fn check_unworked(story: &Story) -> Vec<Breach> {
     let began: BTreeSet<&str> = story.effects.iter().map(|e| e.step_id.as_str()).collect();
     let done = story.last.records().filter(|(_, record)| matches!(record.entry, Entry::Done(_)));
-    done.filter(|(id, _)| !began.contains(id.as_str()))
+    // That a run turned back has no body.
+    done.filter(|(id, record)| record.step != "$undo" && !began.contains(id.as_str()))
         .map(|(id, _)| Breach::Unworked(id))
         .collect()
 }

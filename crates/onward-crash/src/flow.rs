@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bank::{self, TRANSFERS};
 use crate::effect::{Pen, Times};
+use crate::saga::SAGA;
 
 /// Steps one after the other, one of which fails at its first two tries.
 pub const CHAIN: Workflow<Input, Output> = Workflow::named("chain");
@@ -36,7 +37,7 @@ pub const VIGIL: Workflow<Input, Output> = Workflow::named("vigil");
 pub const ANYWHERE: [Workflow<Input, Output>; 5] = [CHAIN, NAP, ONCE, FAN, RELAY];
 
 /// The workflows that a victim starts by itself.
-const OWN: [Workflow<Input, Output>; 6] = [CHAIN, NAP, ONCE, FAN, RELAY, TRANSFER];
+const OWN: [Workflow<Input, Output>; 7] = [CHAIN, NAP, ONCE, FAN, RELAY, TRANSFER, SAGA];
 
 /// How long a parking sleep takes; longer than [`LINGER`].
 const NAP_TIME: Duration = Duration::from_millis(60);

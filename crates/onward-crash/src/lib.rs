@@ -2,10 +2,11 @@
 //!
 //! The victim (`main.rs`) serves the workflows of [`flow`], whose step bodies leave a line in a
 //! file ([`effect`]). The tests kill it, start it again, and let [`check`] compare what the bodies
-//! did with what the store says, and what transactions did to the victim's own tables ([`bank`]).
+//! did with what the store says, and what transactions and undos did to the victim's own tables ([`bank`], [`saga`]).
 
 pub mod bank;
 pub mod check;
 pub mod effect;
 pub mod flow;
 pub mod random;
+pub mod saga;

@@ -12,6 +12,7 @@ use onward::Onward;
 use onward_crash::bank;
 use onward_crash::effect::Pen;
 use onward_crash::flow::{self, Scene};
+use onward_crash::saga::{SAGA, saga};
 
 /// Runs at once: fewer than a round has, so that some are queued and claimed.
 const CONCURRENCY: usize = 8;
@@ -35,6 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let onward = Onward::open(&format!("sqlite:{}", arguments.database)).await?;
     let mut db = bank::open(arguments.database.as_ref())?;
     let worker = flow::serve(onward.worker(), &scene)
+        .serve(SAGA, saga(&scene, arguments.database.clone().into()))
         .concurrency(CONCURRENCY)
         .lease(arguments.lease)
         .linger(flow::LINGER)

@@ -142,6 +142,11 @@ impl Failure {
         self
     }
 
+    pub(crate) fn without_details(mut self) -> Self {
+        self.0.details = None;
+        self
+    }
+
     /// Bytes of payload, as the history limit counts them.
     pub(crate) fn bytes(&self) -> usize {
         self.message.len() + self.details.as_ref().map_or(0, |json| json.as_str().len())

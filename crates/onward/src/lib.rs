@@ -79,7 +79,7 @@ pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
     CatchUp, CodeChange, Entry, LatestRun, LogLine, Noted, Notes, OnConflict, Overlap, Parent,
-    Record, RecordKind, Run, RunProgress, RunState, Schedule, ScheduleSpec, Waits,
+    Record, RecordKind, Run, RunProgress, RunState, Schedule, ScheduleSpec, Undoing, Waits,
 };
 pub use retry::Retry;
 pub use store::{
@@ -141,3 +141,7 @@ mod cookbook_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/steering.md")]
 mod steering_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/undo.md")]
+mod undo_page {}

@@ -195,6 +195,21 @@ pub const BLOCKING_POLL_WARN: Duration = Duration::from_millis(100);
 /// another way.
 pub const MISMATCH_LISTED_MAX: usize = 10;
 
+/// Calls of [`Ctx::on_cancel`](crate::Ctx::on_cancel) in one run: each is a step when the run is
+/// cancelled, and nobody needs many.
+pub const ON_CANCEL_MAX: usize = 1_000;
+
+/// Tries of an undo, unless told otherwise: with pauses that double from a second up to
+/// [`UNDO_PAUSE_MAX`] they ride out an outage of half an hour, after which a person has to look.
+pub const UNDO_TRIES_DEFAULT: u32 = 20;
+
+/// The longest pause between two tries of an undo, unless told otherwise.
+pub const UNDO_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// Undone steps that the failure `undo_failed` lists: enough to act on, and it stays readable. The
+/// history has the rest.
+pub const LEFT_UNDONE_LISTED_MAX: usize = 100;
+
 /// Refused items that [`start_many`](crate::Onward::start_many) returns in detail: a backfill of
 /// millions must not collect millions of errors.
 pub const REFUSALS_KEPT_MAX: usize = 100;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::model::step_id;
 use crate::store::WorkerInfo;
 use crate::{Run, RunId, RunState, Timestamp, Waits};
 
@@ -84,7 +85,7 @@ pub enum Why {
         /// That run.
         run: RunId,
     },
-    /// It is asked to end, and its worker is about to settle it.
+    /// It is asked to end, and its worker is about to settle it, or is undoing what it did.
     Cancelling,
     /// It is asked to end, and ends when a worker that serves it takes it up.
     CancelAsked {
@@ -111,6 +112,12 @@ pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
                 None => Why::Running { place: holder.place.clone() },
             },
         },
+        // A run that is being undone waits for its next try, whoever asked it to end.
+        (RunState::Waiting, waits @ Some(Waits::Retry { step, .. }))
+            if step_id::undoes(step) && run.due_at.is_some_and(|due| due > now) =>
+        {
+            until(run, waits.as_ref(), now)
+        }
         _ if run.cancel_at.is_some() => Why::CancelAsked { served: is_served(run, &live) },
         (_, Some(Waits::Stuck { code, detail })) => {
             Why::Stuck { code: code.clone(), detail: detail.clone() }
@@ -140,7 +147,10 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
     let what = match waits {
         Some(Waits::Start) => "its start time".to_owned(),
         Some(Waits::Timer { step }) => format!("the timer {step:?}"),
-        Some(Waits::Retry { step, try_number }) => format!("try {try_number} of step {step:?}"),
+        Some(Waits::Retry { step, try_number }) => match step_id::undone_by(step) {
+            Some(of) => format!("try {try_number} of undoing step {of:?}"),
+            None => format!("try {try_number} of step {step:?}"),
+        },
         Some(Waits::Key { step, key }) => {
             format!("the key {key:?} of step {step:?}, which is held elsewhere")
         }
@@ -200,10 +210,12 @@ impl fmt::Display for Why {
                 "It is stuck ({code}): {detail}. It waits for a retry, or a worker of another \
                  build."
             ),
-            Why::Cancelling => f.write_str("It is asked to end and is about to."),
-            Why::CancelAsked { served: true } => {
-                f.write_str("It is asked to end, and ends when a worker takes it up.")
+            Why::Cancelling => {
+                f.write_str("It is asked to end, and is about to, or is undoing what it did.")
             }
+            Why::CancelAsked { served: true } => f.write_str(
+                "It is asked to end, and ends when a worker takes it up and has undone what it did.",
+            ),
             Why::CancelAsked { served: false } => f.write_str(
                 "It is asked to end, and ends when a worker that serves it is up; none is now.",
             ),
@@ -297,7 +309,10 @@ mod tests {
     #[test]
     fn marks_and_ends_are_told() {
         let marked = Run { cancel_at: Some(NOW), ..run(RunState::Running) };
-        assert_eq!(said(&marked, &[worker(1_000_001)]), "It is asked to end and is about to.");
+        assert_eq!(
+            said(&marked, &[worker(1_000_001)]),
+            "It is asked to end, and is about to, or is undoing what it did."
+        );
         let parked = Run { cancel_at: Some(NOW), ..run(RunState::Queued) };
         assert!(said(&parked, &[]).ends_with("a worker that serves it is up; none is now."));
         let paused = Run { paused_at: Some(NOW), ..run(RunState::Queued) };

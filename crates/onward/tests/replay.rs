@@ -5,6 +5,9 @@
 #[path = "replay/theatre.rs"]
 mod theatre;
 
+#[path = "replay/back.rs"]
+mod back;
+
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -14,7 +17,7 @@ use onward::{Ctx, Failure};
 use theatre::{ECHO, Script, Shuffle, crash_everywhere};
 
 #[cfg(feature = "sqlite")]
-use theatre::crash_everywhere_in_sqlite;
+use theatre::{Finale, crash_everywhere_in_sqlite};
 
 /// A step that takes a shuffled time, and notes when its result is delivered.
 async fn noted(ctx: &Ctx, shuffle: &Shuffle, name: &str) -> Result<String, Failure> {
@@ -215,7 +218,7 @@ fn join_over_transactions_chooses_the_same_way_again() {
             Ok([plain?, a?, b?].concat())
         })
     };
-    crash_everywhere_in_sqlite(script);
+    crash_everywhere_in_sqlite(script, Finale::Completed);
 }
 
 #[cfg(feature = "sqlite")]
@@ -237,7 +240,7 @@ fn select_over_transactions_chooses_the_same_way_again() {
             Ok(won)
         })
     };
-    crash_everywhere_in_sqlite(script);
+    crash_everywhere_in_sqlite(script, Finale::Completed);
 }
 
 /// The next poke, noted with what it carries.

@@ -12,3 +12,5 @@ mod time;
 #[cfg(feature = "sqlite")]
 #[path = "testing/transaction.rs"]
 mod transaction;
+#[path = "testing/undo.rs"]
+mod undo;

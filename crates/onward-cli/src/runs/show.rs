@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use onward::{Duplicates, Entry, Record, Run, RunId, Timestamp, Why};
+use onward::{Duplicates, Entry, Record, Run, RunId, Timestamp, Undoing, Why};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -11,6 +11,9 @@ use crate::output::{self, Format};
 use crate::problem::{Exit, Problem};
 use crate::table::{BOLD, Cell, DIM, Table, style_of};
 use crate::{keys, open, text};
+
+/// Steps that are named where many may be meant.
+const STEPS_SHOWN_MAX: usize = 20;
 
 /// Shows a run: its steps with tries and results, and why it is not running
 #[derive(Debug, Args)]
@@ -26,6 +29,8 @@ struct Shown {
     #[serde(flatten)]
     run: Run,
     why: Why,
+    /// How far it has come with its undos, if it turned back.
+    undoing: Option<Undoing>,
     history: Vec<Record>,
     duplicates_latest: Duplicates,
 }
@@ -41,7 +46,8 @@ impl ShowArgs {
             return Ok(Exit::Ok);
         }
         let (history, duplicates) = (handle.history().await?, handle.duplicates().await?);
-        let shown = Shown { run, why: handle.why().await?, history, duplicates_latest: duplicates };
+        let (why, undoing) = (handle.why().await?, Undoing::of(&history));
+        let shown = Shown { run, why, undoing, history, duplicates_latest: duplicates };
         match global.output {
             Format::Json => output::print_json(&shown)?,
             _ => shown.write(&mut output::stdout(), now)?,
@@ -99,6 +105,11 @@ impl Shown {
             let said = format!("build {build} asks no more for: {steps}");
             fact("code change", text::line(&said).into());
         }
+        if let Some(undoing) = &self.undoing {
+            for (name, said) in undoing_of(undoing, now) {
+                fact(name, text::line(&said).into());
+            }
+        }
         fact("input", text::payload(&run.input).into());
         if let Some(output) = &run.output {
             fact("output", text::payload(output).into());
@@ -142,6 +153,22 @@ fn relatives_of(run: &Run) -> impl Iterator<Item = (&'static str, RunId)> {
         ("before", run.successor),
     ];
     relatives.into_iter().filter_map(|(name, id)| Some((name, id?)))
+}
+
+/// What is undone of a run, and what is not.
+fn undoing_of(undoing: &Undoing, now: Timestamp) -> Vec<(&'static str, String)> {
+    let mut said = vec![("turned back", text::moment(undoing.began_at, now))];
+    for (name, steps) in [("undone", &undoing.undone), ("not undone", &undoing.left)] {
+        if !steps.is_empty() {
+            let first: Vec<_> = steps.iter().take(STEPS_SHOWN_MAX).map(String::as_str).collect();
+            let more = match steps.len() - first.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            said.push((name, format!("{}{more}", first.join(", "))));
+        }
+    }
+    said
 }
 
 /// The records of a run: each try of each step, in order.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::stage::*;
 use crate::limits::{CRASH_BACKOFF_MAX, CRASHES_MAX, SUSPECT_CRASHES};
-use crate::store::{End, NewRun};
+use crate::store::{End, NewRun, Settle};
 use crate::{RunId, RunState, Waits};
 
 /// A loss without a record counts as a crash.
@@ -112,16 +112,37 @@ pub async fn crash_loop_is_mended_by_a_retry(stage: &Stage) {
     assert_eq!((claimed.run.crashes, claimed.run.stuck_builds.len()), (0, 0));
 }
 
-/// A run that is to be cancelled is never held back, since settling it executes no user code.
-pub async fn marked_run_is_never_held_back(stage: &Stage) {
+/// A run that is to be cancelled pauses as any suspect does, since its undos may be what kills.
+pub async fn marked_run_is_held_back(stage: &Stage) {
     let run = suspect(stage).await;
     stage.pass(60_000);
     let (worker, sweeper) = (stage.worker().await, stage.worker().await);
     worker.claim_suspect().await;
     stage.store.cancel(run).await.unwrap();
     stage.lose(&worker, &sweeper).await;
-    assert_eq!(stage.state(run).await, RunState::Queued);
+    let found = stage.run(run).await;
+    let crashes = SUSPECT_CRASHES + 1;
+    assert_eq!((found.state, found.crashes), (RunState::Waiting, crashes));
+    assert_eq!(found.waits_for, Some(Waits::Backoff { crashes }));
+    stage.pass(60_000);
     assert_eq!(ids(&sweeper.claim_suspect().await), [run]);
+}
+
+/// A run that is to be cancelled never waits for an operator, however often its worker dies: it
+/// pauses no longer than any suspect.
+pub async fn marked_run_is_never_stuck(stage: &Stage) {
+    let (worker, run) = (stage.worker().await, stage.start(new_run()).await);
+    let lease = worker.take(run).await;
+    let settle = Settle::new(vec![done(1, "ocr", 1)], End::Released);
+    stage.store.settle(lease, settle).await.unwrap();
+    for _ in 0..CRASHES_MAX {
+        crash(stage, run, BUILD).await;
+    }
+    stage.store.cancel(run).await.unwrap();
+    for crashes in CRASHES_MAX + 1..CRASHES_MAX + 40 {
+        crash(stage, run, BUILD).await;
+        assert_eq!(stage.run(run).await.waits_for, Some(Waits::Backoff { crashes }));
+    }
 }
 
 /// A run that a start gave to its claimant is taken back like any other.

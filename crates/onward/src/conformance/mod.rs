@@ -74,6 +74,7 @@ pub mod step_key;
 pub mod stuck;
 pub mod sweep;
 pub mod transact;
+pub mod undo;
 pub mod wait;
 
 pub use crate::store::lossy::{Death, Held, LossyStore};
@@ -326,7 +327,8 @@ macro_rules! conformance_suite {
                 crash_loop_waits_for_help
                 crash_loop_is_mended_by_another_build
                 crash_loop_is_mended_by_a_retry
-                marked_run_is_never_held_back
+                marked_run_is_held_back
+                marked_run_is_never_stuck
                 claimed_start_of_a_lost_worker_is_taken
             }
             lost_answer {
@@ -383,6 +385,13 @@ macro_rules! conformance_suite {
                 prune_leaves_a_key_that_went_on
                 prune_takes_the_history_along
                 prune_takes_an_imported_run_whole
+            }
+            undo {
+                undone_run_is_not_retried
+                run_on_its_way_back_is_not_retried
+                run_stuck_on_its_way_back_goes_on
+                undo_begins_once
+                undo_begins_with_stale_lease
             }
             portable {
                 every_kind_of_run_goes_out_whole

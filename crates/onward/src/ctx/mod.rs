@@ -12,6 +12,7 @@ mod signal;
 mod sleep;
 mod step;
 mod transaction;
+mod undo;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,6 +34,7 @@ pub use sleep::Sleep;
 pub use step::StepFuture;
 pub(crate) use step::recordable;
 pub use transaction::TransactionFuture;
+pub(crate) use undo::{Left, undo_all, undo_failed};
 
 use crate::driver::board::Board;
 use crate::limits::DURATION_MAX;
@@ -389,7 +391,7 @@ impl Ctx {
     }
 
     /// Ends this run and goes on with another input, under the same key and with a fresh history.
-    /// Return what it gives:
+    /// What this run did is done: its undos are dropped. Return what it gives:
     ///
     /// ```
     /// # use onward::{Ctx, Failure};

@@ -24,6 +24,7 @@ use self::keyed::Keyed;
 use self::outcome::limited;
 pub(crate) use self::outcome::recordable;
 use super::body::Step;
+use super::undo::UndoSetup;
 use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told, Transaction};
 use crate::driver::past::PastStep;
 use crate::driver::wake::{BodyWaker, Here};
@@ -47,7 +48,7 @@ pub(super) enum Body<'a, T> {
 /// A step that is being set up or awaited; made by [`Ctx::step`](crate::Ctx::step).
 #[must_use = "a step does nothing until it is awaited"]
 pub struct StepFuture<'a, T> {
-    board: Arc<Board>,
+    pub(super) board: Arc<Board>,
     name: Cow<'a, str>,
     number: u32,
     explicit: Option<String>,
@@ -55,6 +56,7 @@ pub struct StepFuture<'a, T> {
     timeout: Option<Duration>,
     mode: Mode,
     keyed: Option<Box<Keyed>>,
+    pub(super) undo: Option<Box<UndoSetup>>,
     body: Body<'a, T>,
     misuse: Option<Failure>,
     asked: Option<Asked>,
@@ -120,6 +122,17 @@ where
         Self::of_body(board, name, body)
     }
 
+    /// A step of the engine's own, whose name is recorded as it is.
+    pub(super) fn of_engine<F, Fut>(board: Arc<Board>, name: String, body: F) -> Self
+    where
+        F: Fn(Step) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, Failure>> + Send + 'a,
+    {
+        let mut step = Self::new(board, Cow::Owned(name), body);
+        step.number = 0;
+        step
+    }
+
     pub(super) fn of_body(board: Arc<Board>, name: Cow<'a, str>, body: Body<'a, T>) -> Self {
         let misuse = board.check_place().err();
         let number = if misuse.is_none() { board.take_number(&name) } else { 0 };
@@ -132,6 +145,7 @@ where
             timeout: None,
             mode: Mode::AtLeastOnce,
             keyed: None,
+            undo: None,
             body,
             misuse,
             asked: None,
@@ -259,14 +273,12 @@ where
     }
 
     fn ask(&mut self, waker: &Waker) -> Result<(), Failure> {
-        let step = self.recorded_name(match &self.explicit {
-            None => step_id::numbered(&self.name, self.number),
-            Some(id) => step_id::explicit(&self.name, id),
-        })?;
+        let step = self.recorded_name()?;
         if self.explicit.is_some() && !self.board.take_explicit(step_id::base(&step)) {
             let message = format!("{step:?}: {}", Code::StepIdTaken.advice());
             return Err(Failure::engine(Code::StepIdTaken, message));
         }
+        self.keep_undo(&step)?;
         let (leaf, known) = self.board.ask(&step, LeafKind::Step, waker);
         self.check_key(&step, &known);
         self.asked = Some(Asked::new(leaf, step, known));

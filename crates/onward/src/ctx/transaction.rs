@@ -29,7 +29,7 @@ use crate::{Failure, Retry};
 /// # }
 /// ```
 #[must_use = "a step does nothing until it is awaited"]
-pub struct TransactionFuture<'a, T>(StepFuture<'a, T>);
+pub struct TransactionFuture<'a, T>(pub(super) StepFuture<'a, T>);
 
 impl<T> TransactionFuture<'_, T> {
     /// How the step is tried again when it fails; [`Retry::default`] unless set. A try that failed

@@ -22,8 +22,9 @@ impl Driver {
             Verdict::LeaseLost => return Drove::LeaseLost,
             Verdict::Stopped(Stop::Drop) => return Drove::Dropped,
             Verdict::Stopped(Stop::Release) => End::Released,
-            Verdict::Stopped(Stop::Cancel) => End::Cancelled,
-            Verdict::Stopped(Stop::Deadline) => deadline_exceeded(),
+            Verdict::Stopped(stop @ (Stop::Cancel | Stop::Deadline)) => end_of_stop(stop),
+            // It is turned into what follows from it before.
+            Verdict::Rebuilt => End::Released,
             Verdict::Parked(due, waits_for) => {
                 let wake_at = [due, self.deadline_at].into_iter().flatten().min();
                 End::Parked { wake_at, waits_for, wakes_seen }
@@ -32,8 +33,7 @@ impl Driver {
                 tracing::error!(run = %self.lease.run, %code, %detail, "the run waits, stuck");
                 End::Stuck { code, detail, wakes_seen }
             }
-            Verdict::Returned(Ok(output)) => End::Completed(output),
-            Verdict::Returned(Err(failure)) => self.end_of_failure(failure),
+            Verdict::Returned(returned) => self.end_of_return(returned),
         };
         let parks = matches!(end, End::Parked { .. });
         let unasked = self.take_unasked(returned);
@@ -69,7 +69,10 @@ impl Driver {
     /// The steps recorded under other builds that the function did not ask for. One that returned
     /// has asked for all that it ever will.
     fn take_unasked(&mut self, returned: bool) -> Vec<String> {
-        if returned && let Some(leftover) = self.board.leftover(&self.setting.build) {
+        if returned
+            && self.course.is_forward()
+            && let Some(leftover) = self.board.leftover(&self.setting.build)
+        {
             self.unasked = leftover.other_builds;
         }
         let unasked = std::mem::take(&mut self.unasked);
@@ -78,6 +81,14 @@ impl Driver {
             tracing::info!(run = %self.lease.run, %steps, "changed code asks for recorded steps no more");
         }
         unasked
+    }
+
+    fn end_of_return(&self, returned: Result<Json, Failure>) -> End {
+        match (self.end_of_undo(&returned), returned) {
+            (Some(end), _) => end,
+            (None, Ok(output)) => End::Completed(output),
+            (None, Err(failure)) => self.end_of_failure(failure),
+        }
     }
 
     fn end_of_failure(&self, failure: Failure) -> End {
@@ -92,7 +103,11 @@ impl Driver {
     }
 }
 
-pub(super) fn deadline_exceeded() -> End {
+/// How a run ends that was asked to, or whose time is over.
+pub(super) fn end_of_stop(stop: Stop) -> End {
+    if stop != Stop::Deadline {
+        return End::Cancelled;
+    }
     let failure = Failure::engine(Code::DeadlineExceeded, Code::DeadlineExceeded.advice());
     End::Failed { failure, step: None }
 }

@@ -6,8 +6,8 @@
 //!
 //! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
 //! store), `transact` (transactions on their way), `child` (children on their way), `keyed` (keys of
-//! steps), `inbox` (signals that come in), `note` (what the run notes on itself) and `finish` (how an
-//! attempt ends).
+//! steps), `inbox` (signals that come in), `note` (what the run notes on itself), `undo` (turning back)
+//! and `finish` (how an attempt ends).
 
 pub(crate) mod board;
 mod child;
@@ -19,6 +19,7 @@ pub(crate) mod past;
 mod round;
 mod send;
 mod transact;
+mod undo;
 pub(crate) mod wake;
 
 use std::future::Future;
@@ -40,6 +41,7 @@ use self::round::Round;
 use self::send::InFlight;
 pub(crate) use self::send::pauses;
 use self::transact::Transactions;
+use self::undo::Course;
 use self::wake::{FunctionWaker, Here, Wakes};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
@@ -59,19 +61,20 @@ pub(crate) type Function = Pin<Box<dyn Future<Output = Result<Json, Failure>> + 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     /// Let bodies finish, then give the run back.
-    Release = 1,
+    Release = 0,
     /// Let bodies finish within the grace time, then end the run as out of time.
-    Deadline = 2,
+    Deadline = 1,
     /// Let bodies finish within the grace time, then end the run as cancelled.
-    Cancel = 3,
+    Cancel = 2,
     /// Drop everything: the lease is lost, or the worker's grace time is over.
-    Drop = 4,
+    Drop = 3,
 }
 
 /// The worker's side of a driver.
 #[derive(Default)]
 pub(crate) struct Control {
-    stop: AtomicU8,
+    /// A bit for each [`Stop`] that was asked for.
+    stops: AtomicU8,
     /// Set once the driver runs.
     wakes: OnceLock<Arc<Wakes>>,
 }
@@ -79,20 +82,24 @@ pub(crate) struct Control {
 impl Control {
     /// Tells the driver to stop; the strongest reason counts.
     pub(crate) fn stop(&self, stop: Stop) {
-        self.stop.fetch_max(stop as u8, Ordering::SeqCst);
+        self.stops.fetch_or(1 << stop as u8, Ordering::SeqCst);
         if let Some(wakes) = self.wakes.get() {
             wakes.nudge();
         }
     }
 
     fn asked(&self) -> Option<Stop> {
-        match self.stop.load(Ordering::SeqCst) {
-            0 => None,
-            1 => Some(Stop::Release),
-            2 => Some(Stop::Deadline),
-            3 => Some(Stop::Cancel),
-            _ => Some(Stop::Drop),
-        }
+        self.strongest(&[Stop::Drop, Stop::Cancel, Stop::Deadline, Stop::Release])
+    }
+
+    /// What the worker itself asks for, whatever is asked of the run.
+    fn asked_to_leave(&self) -> Option<Stop> {
+        self.strongest(&[Stop::Drop, Stop::Release])
+    }
+
+    fn strongest(&self, of: &[Stop]) -> Option<Stop> {
+        let stops = self.stops.load(Ordering::SeqCst);
+        of.iter().copied().find(|stop| stops & (1 << *stop as u8) != 0)
     }
 }
 
@@ -125,6 +132,8 @@ enum Verdict {
     Parked(Option<Timestamp>, crate::Waits),
     Stuck(Code, String),
     Stopped(Stop),
+    /// The function is replayed as far as its records lead, and its undos are there.
+    Rebuilt,
     LeaseLost,
 }
 
@@ -171,6 +180,7 @@ pub(crate) struct Driver {
     /// When to look again by the store's clock, and the timer for it.
     alarm: Option<(Timestamp, BoxFuture<'static, ()>)>,
     stopping: Option<Stopping>,
+    course: Course,
     /// Whether bodies execute or writes are on their way, for whoever watches.
     engaged: Engaged,
 }
@@ -191,38 +201,32 @@ pub(crate) async fn drive(
     let wakes_seen = claimed.run.wakes;
     let lease = claimed.lease;
     let settle = |end| Settle::new(Vec::new(), end);
-    if let Some(end) = end_before_start(&setting, &claimed) {
+    // One that did nothing has nothing to undo.
+    if claimed.history.is_empty()
+        && let Some(stop) = undo::marked(&setting, &claimed)
+    {
+        let end = finish::end_of_stop(stop);
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
-    match Driver::new(setting.clone(), claimed, &handler, control) {
-        Ok(mut driver) => {
-            let verdict = driver.advance().await;
-            driver.finish(verdict).await
-        }
+    let course = Course::of(&setting, &claimed);
+    let unread = course.end_unread(&claimed.history);
+    match Driver::new(setting.clone(), claimed, &handler, control, course) {
+        Ok(driver) => driver.go().await,
         Err(error) => {
             let detail = format!("its input, {}", error.detail());
-            let end = End::Stuck { code: error.code(), detail, wakes_seen };
+            let end = unread.unwrap_or(End::Stuck { code: error.code(), detail, wakes_seen });
             finish::settle(&setting, lease, settle(end), wakes_seen).await
         }
     }
 }
 
-/// How a run ends that was marked, or ran out of time, before this claim.
-fn end_before_start(setting: &Setting, claimed: &Claimed) -> Option<End> {
-    let now = setting.store.clock().now();
-    if claimed.run.cancel_at.is_some() {
-        return Some(End::Cancelled);
-    }
-    let late = claimed.run.deadline_at.is_some_and(|deadline| deadline <= now);
-    late.then(finish::deadline_exceeded)
-}
-
 impl Driver {
     fn new(
         setting: Setting,
-        claimed: Claimed,
+        mut claimed: Claimed,
         handler: &Handler,
         control: Arc<Control>,
+        mut course: Course,
     ) -> Result<Self, crate::Error> {
         let run = claimed.run;
         let now = run.started_at.unwrap_or_else(|| setting.store.clock().now());
@@ -230,6 +234,7 @@ impl Driver {
         let used = (claimed.history.len(), claimed.history.iter().map(Record::bytes).sum());
         let mut builds = claimed.builds;
         builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
+        course.split(&mut claimed.history);
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
         let known = Known { past, used, now, last, signals, notepad: Notepad::of(&run) };
@@ -248,7 +253,7 @@ impl Driver {
             lease: claimed.lease,
             waker: Waker::from(Arc::new(FunctionWaker(Arc::clone(&board.wakes)))),
             function: Some(Box::pin(tokio::task::coop::unconstrained(function))),
-            deadline_at: run.deadline_at,
+            deadline_at: run.deadline_at.filter(|_| course.is_forward()),
             wakes_seen: run.wakes,
             eager: None,
             in_flight: None,
@@ -264,6 +269,7 @@ impl Driver {
             unasked: Vec::new(),
             alarm: None,
             stopping: None,
+            course,
             engaged: Engaged::new(setting.watch.clone()),
             setting,
             control,
@@ -306,7 +312,7 @@ impl Driver {
             self.deadline_at = None;
             self.control.stop(Stop::Deadline);
         }
-        let Some(stop) = self.control.asked() else { return };
+        let Some(stop) = self.asked_to_stop() else { return };
         if self.stopping.as_ref().is_some_and(|stopping| stopping.stop >= stop) {
             return;
         }
@@ -331,6 +337,9 @@ impl Driver {
         if let Some(stopping) = &self.stopping {
             let over = self.board.active() == 0;
             return over.then_some(Verdict::Stopped(stopping.stop));
+        }
+        if matches!(self.course, Course::Back(_)) {
+            return None;
         }
         let busy = self.board.active() > 0 || self.board.is_ready() || self.board.is_asked();
         if busy || self.is_looking() {
@@ -396,6 +405,9 @@ impl Driver {
             && grace.as_mut().poll(cx).is_ready()
         {
             return Poll::Ready(Err(Verdict::Stopped(*stop)));
+        }
+        if let Poll::Ready(verdict) = self.poll_patience(cx) {
+            return Poll::Ready(Err(verdict));
         }
         if let Some((_, timer)) = &mut self.alarm
             && timer.as_mut().poll(cx).is_ready()

@@ -77,6 +77,8 @@ impl Past {
         for record in history {
             match record.entry {
                 Entry::Arrived(_) => past.arrived.push(record),
+                // It only says that the run is not to be ended unseen.
+                Entry::Began if record.step == step_id::ON_CANCEL => {}
                 _ => past.add(record),
             }
         }
@@ -105,6 +107,12 @@ impl Past {
                 step.last = Some(record);
             }
         }
+    }
+
+    /// Forgets what the function has not asked for, and knows what followed when the run turned back.
+    pub(crate) fn turn_back(&mut self, tail: Vec<Record>) {
+        self.steps.clear();
+        tail.into_iter().for_each(|record| self.add(record));
     }
 
     /// Hands out the recorded signals, in order.

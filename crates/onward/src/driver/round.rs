@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::board::Trouble;
 use super::past::{Leftover, listed};
+use super::undo::Course;
 use super::wake::Here;
 use super::{Driver, Stop, Verdict};
 use crate::limits::{BLOCKING_POLL_WARN, RESTLESS_POLLS_MAX};
@@ -128,11 +129,15 @@ impl Driver {
     /// Lets unrecorded steps begin, unless records are left that nobody asked for: then the
     /// function went another way than before, and the run stops before the first body.
     fn let_steps_begin(&mut self) -> Option<Round> {
-        let undurable = self.eager.is_some() || self.is_eager_in_flight();
+        if matches!(self.course, Course::Back(_)) {
+            return self.is_rebuilt();
+        }
+        let undurable = self.eager.is_some() || self.is_eager_in_flight() || self.board.is_noting();
         if undurable || !self.board.is_asked() || !self.setting.tenure.is_fresh() {
             return None;
         }
-        if let Some(leftover) = self.board.leftover(&self.setting.build)
+        if self.course.is_forward()
+            && let Some(leftover) = self.board.leftover(&self.setting.build)
             && let Some(over) = self.judge(&leftover)
         {
             return Some(Round::Over(over));
@@ -142,7 +147,7 @@ impl Driver {
         Some(Round::Rest)
     }
 
-    fn judge(&mut self, leftover: &Leftover) -> Option<Verdict> {
+    pub(super) fn judge(&mut self, leftover: &Leftover) -> Option<Verdict> {
         if leftover.same_build.is_empty() {
             self.unasked.clone_from(&leftover.other_builds);
             return None;

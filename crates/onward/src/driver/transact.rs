@@ -79,8 +79,11 @@ impl Driver {
     /// nothing is recorded after the attempt is settled. An error says that the lease is lost.
     pub(super) async fn let_transactions_end(&mut self) -> Result<(), store::Error> {
         while let Some(joined) = self.transactions.join_next().await {
-            if let Ok((_, Err(store::Error::LeaseLost))) = joined {
-                return Err(store::Error::LeaseLost);
+            match joined {
+                Ok((_, Err(store::Error::LeaseLost))) => return Err(store::Error::LeaseLost),
+                // It is committed, so it may have to be undone.
+                Ok((leaf, Ok(transacted))) => self.board.transacted(leaf, transacted),
+                _ => {}
             }
         }
         Ok(())

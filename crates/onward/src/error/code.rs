@@ -110,6 +110,8 @@ codes! {
         "A child was started before this step and had not ended. Fork from before its start.";
     VerbUnsupported = "verb_unsupported", false,
         "This store has no such verb: it cannot pause, fork or keep a log.";
+    RunUndone = "run_undone", false,
+        "The run has turned back and undoes what it did, or has done so. Start a new one instead.";
     CallbackUnknown = "callback_unknown", false,
         "No run has issued this token. Check that it came whole.";
     CallbackUsed = "callback_used", false,
@@ -174,6 +176,10 @@ codes! {
         "The run did not finish within its timeout.";
     HistoryFull = "history_full", false,
         "The run has too many records. Go on with ctx.continue_as before the limit.";
+    UndoFailed = "undo_failed", false,
+        "Not all of the run could be undone. The failure's details list what is left: mend it by hand.";
+    UndoMissing = "undo_missing", false,
+        "The step had an undo when its run turned back, and the code that went on has none for it.";
     StepIdTaken = "step_id_taken", false,
         "Two steps of one run have the same explicit id. Make the ids differ.";
     StepOutsideRun = "step_outside_run", false,

@@ -7,8 +7,10 @@ mod record;
 mod run;
 pub(crate) mod schedule;
 pub(crate) mod step_id;
+pub(crate) mod undo;
 
 pub use note::{LogLine, Noted, Notes, RunProgress};
 pub use record::{Entry, Record, RecordKind};
 pub use run::{CodeChange, OnConflict, Parent, Run, RunState, Waits};
 pub use schedule::{CatchUp, LatestRun, Overlap, Schedule, ScheduleSpec};
+pub use undo::Undoing;

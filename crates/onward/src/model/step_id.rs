@@ -58,6 +58,33 @@ pub(crate) fn child(workflow: &str) -> String {
 /// What follows a child's name in the step that says that it is started.
 pub(crate) const STARTED: &str = " started";
 
+/// The step that says that a run turned back, and how it ends.
+pub(crate) const UNDO: &str = "$undo";
+
+/// The step that says that there is something to execute on a cancel, in a run that has no other
+/// record.
+pub(crate) const ON_CANCEL: &str = "$on_cancel";
+
+/// The step that undoes another, which is given without its key.
+pub(crate) fn undo(step: &str) -> String {
+    bounded(format!("{UNDO}/{step}"))
+}
+
+/// The step that is the `number`th call of `on_cancel`.
+pub(crate) fn on_cancel(number: usize) -> String {
+    format!("{ON_CANCEL}/{number}")
+}
+
+/// Whether a step is one of those that a run executes on its way back.
+pub(crate) fn undoes(step: &str) -> bool {
+    undone_by(step).is_some() || step.strip_prefix(ON_CANCEL).is_some_and(|n| n.starts_with('/'))
+}
+
+/// The step that this one undoes, if it is one that undoes.
+pub(crate) fn undone_by(step: &str) -> Option<&str> {
+    step.strip_prefix(UNDO)?.strip_prefix('/')
+}
+
 /// The name of the timer that limits a wait for a signal.
 pub(crate) fn timeout(name: &str) -> String {
     within(format!("$timeout/{}", escaped(name)), STEP_PART_BYTES_MAX - SIGNAL_NUMBER_BYTES)
@@ -145,6 +172,18 @@ mod tests {
         assert_ne!(numbered("save#=1", 1), explicit("save", "1"));
         assert_ne!(numbered("$sleep", 1), engine_numbered("$sleep", 1));
         assert_ne!(numbered("%23", 1), numbered("#", 1));
+    }
+
+    #[test]
+    fn an_undo_is_told_from_every_other_step() {
+        assert_eq!(undo(&numbered("charge", 2)), "$undo/charge#2");
+        assert_eq!(undone_by("$undo/charge#2"), Some("charge#2"));
+        for name in ["$undo/charge", "$undo", "$on_cancel/1"] {
+            assert!(!numbered(name, 1).starts_with('$'));
+        }
+        assert_eq!(undone_by(UNDO), None);
+        let long = ["a", "b"].map(|end| undo(&numbered(&format!("{}{end}", "n".repeat(217)), 1)));
+        assert!(long[0] != long[1] && long.iter().all(|id| id.len() <= STEP_PART_BYTES_MAX));
     }
 
     #[test]

@@ -159,7 +159,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn cancel(&self, run: RunId) -> Answer<'_, Run>;
 
     /// Queues a failed or stuck run again and voids the failure that ended it. A run that is
-    /// queued or running because of an earlier retry: `Ok`. Any other state: `Conflict`.
+    /// queued or running because of an earlier retry: `Ok`. Any other state, and a run whose undo has
+    /// begun and that is not stuck in it: `Conflict`.
     fn retry(&self, run: RunId) -> Answer<'_, Run>;
 
     /// Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due,
@@ -270,6 +271,11 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
+    /// The run has turned back: its undo has begun.
+    Undone {
+        /// That run.
+        run: RunId,
+    },
     /// The run was sent as many signals as it may be.
     SignalsFull {
         /// That run.
@@ -343,6 +349,7 @@ impl fmt::Display for Conflict {
             Conflict::ChildOpen { run } => {
                 write!(f, "a child of run {run} had not ended before that step")
             }
+            Conflict::Undone { run } => write!(f, "the undo of run {run} has begun"),
             Conflict::SignalsFull { run } => write!(f, "run {run} takes no more signals"),
             Conflict::RunDiffers { run } => write!(f, "run {run} is there, and differs"),
             Conflict::KeyHeld { run, holder } => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::limits::{
     CRASH_BACKOFF_MAX, CRASHES_MAX, LOST_WORKERS_KEPT, MISMATCH_LISTED_MAX, SUSPECT_CRASHES,
 };
+use crate::model::step_id;
 use crate::{
     Code, CodeChange, Json, OnConflict, Parent, Record, Run, RunId, RunState, Timestamp, Waits,
     WorkerId,
@@ -50,15 +51,23 @@ pub(crate) fn cancelling(run: &Run, recorded: bool) -> Result<Cancelling, Error>
     }
 }
 
-/// Whether a retry has something to do: `false` means that an earlier one did it.
-pub(crate) fn retrying(run: &Run) -> Result<bool, Error> {
+/// Whether a retry has something to do: `false` means that an earlier one did it. `undone`: whether
+/// the run's undo has begun, after which its work is not taken up again. One that is stuck in its
+/// undo goes on with that.
+pub(crate) fn retrying(run: &Run, undone: bool) -> Result<bool, Error> {
     let stuck = matches!(run.waits_for, Some(Waits::Stuck { .. }));
     match run.state {
-        RunState::Failed => Ok(true),
         RunState::Waiting if stuck => Ok(true),
         RunState::Queued | RunState::Running if run.retried_at.is_some() => Ok(false),
+        _ if undone => Err(Error::Conflict(Conflict::Undone { run: run.id })),
+        RunState::Failed => Ok(true),
         _ => Err(Error::Conflict(Conflict::NotFailed { run: run.id })),
     }
+}
+
+/// Whether a record says that its run's undo has begun.
+pub(crate) fn is_undo_began(record: &Record) -> bool {
+    record.step == step_id::UNDO
 }
 
 /// Lets a failed or stuck run go on, as if it had not ended and nobody had asked it to.
@@ -128,7 +137,7 @@ pub(crate) fn key_met(on_conflict: OnConflict, same_input: bool, run: &Run) -> K
         OnConflict::Reject => KeyMet::Taken,
         OnConflict::Existing | OnConflict::RetryFailed if !same_input => KeyMet::OtherInput,
         OnConflict::RetryFailed if run.state == RunState::Failed => KeyMet::Retry,
-        OnConflict::RetryFailed if matches!(retrying(run), Ok(false)) => KeyMet::Retry,
+        OnConflict::RetryFailed if matches!(retrying(run, false), Ok(false)) => KeyMet::Retry,
         OnConflict::Existing | OnConflict::RetryFailed => KeyMet::Existing,
     }
 }
@@ -174,15 +183,15 @@ pub(crate) struct AfterLoss {
 ///
 /// One or two losses say nothing: a deploy or a power cut hits every run. From the third on the
 /// run is a suspect, claimed alone and after a growing pause. A run that somebody asked to
-/// cancel is never held back, since settling it executes no user code.
+/// cancel pauses too, since its undos may be what kills, but never waits for anybody.
 pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLoss {
     let crashes = if progressed { 0 } else { run.crashes + 1 };
     let queued = AfterLoss { state: RunState::Queued, due_at: Some(now), waits_for: None, crashes };
-    if run.cancel_at.is_some() || crashes < SUSPECT_CRASHES {
+    if crashes < SUSPECT_CRASHES {
         return queued;
     }
     let waiting = AfterLoss { state: RunState::Waiting, ..queued };
-    if crashes >= CRASHES_MAX {
+    if crashes >= CRASHES_MAX && run.cancel_at.is_none() {
         let detail = format!("{crashes} workers in a row died in this run without a record");
         let code = Code::CrashLoop.as_str().to_owned();
         return AfterLoss {
@@ -191,7 +200,8 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
             ..waiting
         };
     }
-    let pause = Duration::from_secs(1 << (crashes - SUSPECT_CRASHES)).min(CRASH_BACKOFF_MAX);
+    let pause = 1 << (crashes - SUSPECT_CRASHES).min(CRASHES_MAX);
+    let pause = Duration::from_secs(pause).min(CRASH_BACKOFF_MAX);
     AfterLoss { due_at: Some(now + pause), waits_for: Some(Waits::Backoff { crashes }), ..waiting }
 }
 

@@ -9,7 +9,8 @@ use super::effects::{Effect, Place, happened, of_events};
 use super::play::{Finish, Played};
 use super::report::{Finding, step_of};
 use super::trace::Event;
-use crate::{Code, Entry, Run, Waits};
+use crate::model::step_id;
+use crate::{Code, Entry, Record, Run, Waits};
 
 /// Effects of one name in one place.
 type Group<'a> = ((&'a Place, &'a str), Vec<&'a Effect>);
@@ -146,12 +147,14 @@ fn ends(played: &Played) -> BTreeMap<&str, String> {
         .history
         .iter()
         .filter(|record| record.voided_at.is_none() && record.entry.kind().is_final());
-    let text = |entry: &Entry| match entry {
+    let text = |record: &Record| match &record.entry {
+        // It names places in the history, in which gaps may differ.
+        Entry::Done(_) if record.step == step_id::UNDO => "turned back".to_owned(),
         Entry::Done(json) => json.to_string(),
         Entry::Failed(failure) => format!("the failure {:?}: {}", failure.code, failure.message),
         other => other.kind().to_string(),
     };
-    ended.map(|record| (record.step.as_str(), text(&record.entry))).collect()
+    ended.map(|record| (record.step.as_str(), text(record))).collect()
 }
 
 fn steps_differ(without: &Played, with: &Played) -> Option<Finding> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onward::conformance::{Death, LossyStore};
 use onward::store::{MemoryStore, Store};
-use onward::{Ctx, Entry, Failure, Onward, Record, RunHandle, RunState, Workflow};
+use onward::{Ctx, Entry, Failure, Onward, Record, RunHandle, RunState, Undoing, Workflow};
 
 const PLAY: Workflow<(), Vec<String>> = Workflow::named("play");
 
@@ -30,11 +30,27 @@ pub(crate) struct Shuffle {
     notes: Arc<Mutex<Vec<Vec<String>>>>,
     execution: usize,
     drawn: Arc<Mutex<u64>>,
+    /// The undos that were executed in this process.
+    undone: Arc<Mutex<Vec<String>>>,
 }
+
+/// How a play is to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finale {
+    Completed,
+    /// It fails by itself, and undoes the steps whose names begin with `do`.
+    Failed,
+    /// It is cancelled once a few steps are recorded, and undoes those whose names begin with `do`.
+    Cancelled,
+}
+
+/// The records that a play has before it is cancelled.
+const CANCEL_AT_RECORDS: usize = 4;
 
 impl Shuffle {
     fn new(seed: u64, attempt: usize) -> Self {
-        Self { seed, attempt, notes: Arc::default(), execution: 0, drawn: Arc::default() }
+        let (notes, drawn, undone) = Default::default();
+        Self { seed, attempt, notes, execution: 0, drawn, undone }
     }
 
     fn next_execution(&self) -> Self {
@@ -59,6 +75,11 @@ impl Shuffle {
     pub(crate) fn fixed_pause(&self, name: &str) -> Duration {
         let mixed = name.bytes().fold(self.seed, |sum, byte| mix(sum ^ u64::from(byte)));
         Duration::from_millis(1 + mixed % 3)
+    }
+
+    /// Notes that an undo is executed.
+    pub(crate) fn undo(&self, step: &str) {
+        self.undone.lock().unwrap().push(step.to_owned());
     }
 
     pub(crate) fn note(&self, name: &str) {
@@ -118,7 +139,9 @@ impl House for Ledger {
         let notes: Vec<String> =
             all.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect();
         let is_kept = |record: &&Record| {
-            record.step.starts_with("keep") && matches!(record.entry, Entry::Done(_))
+            record.step.contains("keep ")
+                && !record.step.starts_with('$')
+                && matches!(record.entry, Entry::Done(_))
         };
         let mut kept: Vec<_> = history.iter().filter(is_kept).map(|r| r.step.clone()).collect();
         kept.sort();
@@ -128,19 +151,25 @@ impl House for Ledger {
 
 /// Lets the process die before and after its 1st, 2nd, 3rd … write, until it gets through.
 pub(crate) fn crash_everywhere(script: Script) {
-    crash_everywhere_in(script, || Box::new(Arc::new(MemoryStore::new())));
+    crash_everywhere_until(script, Finale::Completed);
+}
+
+/// As [`crash_everywhere`], with a play that ends so.
+pub(crate) fn crash_everywhere_until(script: Script, finale: Finale) {
+    crash_everywhere_in(script, finale, || Box::new(Arc::new(MemoryStore::new())));
 }
 
 /// As [`crash_everywhere`], in a SQLite file. Steps whose names begin with `keep` are transactions
 /// that insert their name into `notes`.
 #[cfg(feature = "sqlite")]
-pub(crate) fn crash_everywhere_in_sqlite(script: Script) {
-    crash_everywhere_in(script, || Box::new(Ledger::open()));
+pub(crate) fn crash_everywhere_in_sqlite(script: Script, finale: Finale) {
+    crash_everywhere_in(script, finale, || Box::new(Ledger::open()));
 }
 
-fn crash_everywhere_in(script: Script, build: fn() -> Box<dyn House>) {
+fn crash_everywhere_in(script: Script, finale: Finale, build: fn() -> Box<dyn House>) {
     for (seed, death) in [(11, Death::Before), (12, Death::After), (13, Death::Before)] {
         for writes in 0.. {
+            let script = (script, finale);
             if play(build().as_ref(), script, (seed, writes, death)) == Played::Through {
                 assert!(writes > 3, "the play must have something to crash");
                 break;
@@ -158,8 +187,13 @@ enum Played {
 
 /// Plays with deaths `writes` apart, so that each attempt gets a little further. A single death
 /// would leave later replays of replays untested.
-fn play(house: &dyn House, script: Script, (seed, writes, death): (u64, usize, Death)) -> Played {
+fn play(
+    house: &dyn House,
+    (script, finale): (Script, Finale),
+    (seed, writes, death): (u64, usize, Death),
+) -> Played {
     let inner = house.store();
+    let mut undone: Vec<String> = Vec::new();
     let mut before: Vec<String> = Vec::new();
     let mut run = None;
     for attempt in 1.. {
@@ -170,8 +204,12 @@ fn play(house: &dyn House, script: Script, (seed, writes, death): (u64, usize, D
         if attempt < 4 {
             store.die_after(life, death);
         }
-        let ended = one_process(&store, script, &shuffle, &mut run);
+        let ended = one_process(&store, (script, finale), &shuffle, &mut run);
         let history = history(&inner, run.as_ref());
+        for step in shuffle.undone.lock().unwrap().drain(..) {
+            assert!(!undone.contains(&step), "process {attempt} undid {step:?} once more");
+        }
+        undone = Undoing::of(&history).map_or(Vec::new(), |undoing| undoing.undone);
         for notes in shuffle.notes.lock().unwrap().drain(..) {
             let notes = recorded(notes, &history);
             let common = before.len().min(notes.len());
@@ -186,7 +224,7 @@ fn play(house: &dyn House, script: Script, (seed, writes, death): (u64, usize, D
         }
         house.check(&history);
         if ended {
-            check_end(&inner, run.as_ref());
+            check_end(&inner, run.as_ref(), finale);
             return if attempt == 1 { Played::Through } else { Played::Crashed };
         }
     }
@@ -197,7 +235,7 @@ fn play(house: &dyn House, script: Script, (seed, writes, death): (u64, usize, D
 /// ended in it.
 fn one_process(
     store: &Arc<LossyStore>,
-    script: Script,
+    (script, finale): (Script, Finale),
     shuffle: &Shuffle,
     run: &mut Option<onward::RunId>,
 ) -> bool {
@@ -217,7 +255,11 @@ fn one_process(
                 .unwrap();
             let handle = onward.start(PLAY, &()).key("the play").await.unwrap();
             *run = Some(handle.id());
-            tokio::join!(poke(&handle, &pauses), async { handle.ended().await.unwrap() });
+            let ended = async { handle.ended().await.unwrap() };
+            match finale {
+                Finale::Cancelled => drop(tokio::join!(cancel(&handle), ended)),
+                _ => drop(tokio::join!(poke(&handle, &pauses), ended)),
+            }
         };
         let deadline = Duration::from_secs(20);
         tokio::select! {
@@ -244,6 +286,15 @@ async fn poke(handle: &RunHandle<Vec<String>>, shuffle: &Shuffle) {
             return;
         }
     }
+}
+
+/// Cancels the play once it has a few records, or asks for it again.
+async fn cancel(handle: &RunHandle<Vec<String>>) {
+    while handle.history().await.unwrap().len() < CANCEL_AT_RECORDS {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // One that has ended takes none.
+    let _ = handle.cancel().await;
 }
 
 async fn echo(ctx: Ctx, number: u32) -> Result<u32, Failure> {
@@ -290,17 +341,43 @@ fn recorded(notes: Vec<String>, history: &[Record]) -> Vec<String> {
     notes.into_iter().take_while(|note| known.contains(note)).collect()
 }
 
-fn check_end(inner: &Arc<dyn Store>, run: Option<&onward::RunId>) {
+fn check_end(inner: &Arc<dyn Store>, run: Option<&onward::RunId>, finale: Finale) {
     let history = history(inner, run);
     let onward = Onward::with_store(Arc::clone(inner));
     let handle: RunHandle<Vec<String>> = onward.run(*run.unwrap()).of_type();
     let status = block_on(handle.status()).unwrap();
-    assert_eq!(status.state, RunState::Completed, "{:?} {:?}", status.failure, status.waits_for);
+    let expected = match finale {
+        Finale::Completed => RunState::Completed,
+        Finale::Failed => RunState::Failed,
+        Finale::Cancelled => RunState::Cancelled,
+    };
+    assert_eq!(status.state, expected, "{:?} {:?}", status.failure, status.waits_for);
+    if finale != Finale::Completed {
+        assert!(status.failure.is_none_or(|failure| failure.is("turned")));
+        check_undone(&history);
+    }
     let mut steps: Vec<_> = history.iter().map(|record| &record.step).collect();
     steps.sort();
     let all = steps.len();
     steps.dedup();
     assert_eq!(steps.len(), all, "one record per step");
+}
+
+/// All that was done before the play turned back is undone, in reverse, and nothing was done after.
+fn check_undone(history: &[Record]) {
+    let place = history.iter().position(|record| record.step == "$undo");
+    let place = place.expect("the play turned back");
+    let is_done = |record: &&Record| matches!(record.entry, Entry::Done(_));
+    let done = history[..place].iter().rev().filter(is_done).map(|record| record.step.as_str());
+    let done: Vec<_> = done.filter(|step| step.starts_with("do ")).collect();
+    let undoing = Undoing::of(history).unwrap();
+    let undone: Vec<_> = undoing.undone.iter().filter(|step| step.starts_with("do ")).collect();
+    assert_eq!(undone, done, "the reverse of what was recorded");
+    assert!(undoing.left.is_empty(), "{:?}", undoing.left);
+    let tail: Vec<_> = history[place + 1..].iter().map(|record| record.step.clone()).collect();
+    assert!(tail.iter().all(|step| step.starts_with('$')), "nothing began after it: {tail:?}");
+    let undos = undone.iter().map(|step| format!("$undo/{step}"));
+    assert!(tail.iter().filter(|step| step.starts_with("$undo/")).cloned().eq(undos), "{tail:?}");
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {

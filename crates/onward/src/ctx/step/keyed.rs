@@ -86,6 +86,11 @@ impl<T> StepFuture<'_, T> {
         self
     }
 
+    /// Whether it is a step with a key.
+    pub(in crate::ctx) fn has_key(&self) -> bool {
+        self.keyed.is_some()
+    }
+
     /// Keeps the failure of the step with its [`key`](Self::key), as a result is kept: a later step
     /// with the key fails alike, without executing.
     pub fn keep_failure(mut self) -> Self {
@@ -122,7 +127,12 @@ where
     T: Serialize + DeserializeOwned + Send + 'a,
 {
     /// The part of the step's id that is recorded, with its key.
-    pub(super) fn recorded_name(&self, base: String) -> Result<Arc<str>, Failure> {
+    pub(super) fn recorded_name(&self) -> Result<Arc<str>, Failure> {
+        let base = match (&self.explicit, self.number) {
+            (Some(id), _) => step_id::explicit(&self.name, id),
+            (None, 0) => self.name.to_string(),
+            (None, number) => step_id::numbered(&self.name, number),
+        };
         match self.keyed.as_ref().map(|keyed| &keyed.key) {
             None => Ok(base.into()),
             Some(Some(key)) => Ok(step_id::keyed(&base, key.as_str()).into()),

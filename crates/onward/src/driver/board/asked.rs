@@ -93,6 +93,7 @@ impl Board {
         let id = match known.last.take() {
             Some(record) => {
                 let seq = record.seq;
+                inner.undos.note(&record.step, &record.entry, seq);
                 leaf.phase = Phase::Recorded { seq, at: record.at, record: Some(record) };
                 let id = inner.enter(leaf);
                 inner.ready.insert(seq, id);

@@ -15,7 +15,7 @@ use crate::store::Signal;
 use crate::{Entry, Json, Record, RunId, Waits};
 
 /// The leaf of a draft that belongs to none.
-const NOBODY: LeafId = LeafId::MAX;
+pub(super) const NOBODY: LeafId = LeafId::MAX;
 
 /// What has come in for a run.
 #[derive(Default)]

@@ -13,6 +13,7 @@ mod keyed;
 mod notepad;
 mod order;
 mod place;
+mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ pub(crate) use self::keyed::{Hold, KeyAsk, KeyTold};
 pub(crate) use self::notepad::Notepad;
 use self::place::Places;
 pub(crate) use self::place::Seat;
+use self::undo::Undos;
+pub(crate) use self::undo::{Undo, UndoBody, UndoWork};
 use super::past::Past;
 use super::wake::Wakes;
 use crate::store::{Lease, NewRun, Signal, Store, TransactionBody};
@@ -90,6 +93,7 @@ struct Inner {
     continue_as: Option<Json>,
     /// What the run notes on itself.
     notepad: Notepad,
+    undos: Undos,
 }
 
 /// How much of its history limits a run has used.
@@ -98,6 +102,8 @@ struct Usage {
     records: usize,
     bytes: usize,
     warned: bool,
+    /// Whether there is no limit: what undoes a full history must find room in it.
+    is_open: bool,
 }
 
 struct Leaf {
@@ -273,11 +279,12 @@ impl Board {
             places: Places::after(last_seq, last_at),
             now,
             randoms: 0,
-            usage: Usage { records, bytes, warned: false },
+            usage: Usage { records, bytes, ..Usage::default() },
             last_failed: None,
             trouble: None,
             continue_as: None,
             notepad,
+            undos: Undos::default(),
         };
         let cancelled = watch::Sender::new(false);
         let inner = Mutex::new(inner);

@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use tokio::task::AbortHandle;
 
+use super::inbox::NOBODY;
 use super::{
     Board, Child, Draft, Inner, LeafId, LeafKind, Phase, Placed, Transaction, Trouble, Usage,
 };
@@ -131,8 +132,10 @@ impl Board {
         let Placed { leaf: id, seq, at, kind } = placed;
         let mut inner = self.lock();
         inner.places.close(seq);
-        if kind == RecordKind::Arrived {
-            return inner.arrived(seq);
+        match kind {
+            RecordKind::Arrived => return inner.arrived(seq),
+            RecordKind::Began if id == NOBODY => return inner.noted(),
+            _ => {}
         }
         let Some(leaf) = inner.leaves.get_mut(&id) else { return };
         if kind.is_final() {
@@ -243,7 +246,8 @@ impl Inner {
 
 impl Usage {
     pub(super) fn is_full(&self, active: usize) -> bool {
-        self.records + active >= HISTORY_RECORDS_MAX || self.bytes >= HISTORY_BYTES_MAX
+        let full = self.records + active >= HISTORY_RECORDS_MAX || self.bytes >= HISTORY_BYTES_MAX;
+        full && !self.is_open
     }
 
     pub(super) fn add(&mut self, bytes: usize, run: RunId) {

@@ -76,7 +76,10 @@ impl Board {
     /// Gives a draft its place in the run's history.
     pub(crate) fn place(&self, draft: Draft) -> (Placed, Record) {
         let now = self.store.clock().now();
-        let (seq, at) = self.lock().places.take(now);
+        let mut inner = self.lock();
+        let (seq, at) = inner.places.take(now);
+        inner.undos.note(&draft.step, &draft.entry, seq);
+        drop(inner);
         let placed = Placed { leaf: draft.leaf, seq, at, kind: draft.entry.kind() };
         let record = self.record(draft, seq, at);
         if placed.kind == RecordKind::Arrived {
@@ -120,6 +123,7 @@ impl Board {
         inner.places.close_transaction(id);
         if let Transacted::Recorded(record) = &transacted {
             inner.usage.add(record.bytes(), self.run);
+            inner.undos.note(&record.step, &record.entry, record.seq);
         }
         let Some(leaf) = inner.leaves.get_mut(&id) else { return };
         match transacted {

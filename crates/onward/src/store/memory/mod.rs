@@ -322,7 +322,8 @@ impl State {
 
     fn retry(&mut self, run: RunId, now: Timestamp) -> Result<(), Error> {
         let row = self.row_mut(run)?;
-        if !rules::retrying(&row.run)? {
+        let undone = row.records.iter().any(rules::is_undo_began);
+        if !rules::retrying(&row.run, undone)? {
             return Ok(());
         }
         let failed_step = row.failed_step.take();

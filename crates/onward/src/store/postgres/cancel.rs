@@ -106,10 +106,11 @@ pub(super) async fn retry(tx: &mut Tx, run: RunId) -> Result<Run, Fault> {
 
 /// Lets a locked run go on.
 pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
-    if !rules::retrying(&row.run)? {
+    let id = run_uuid(row.run.id);
+    let undone = tx.exists(include_str!("sql/undone.sql"), &[(&id, Type::UUID)]).await?;
+    if !rules::retrying(&row.run, undone)? {
         return Ok(());
     }
-    let id = run_uuid(row.run.id);
     if row.run.state == RunState::Failed {
         // The finished row was the trace of the attempt that ended the run.
         keep_trace(tx, row, Some(Settled::AsSaid)).await?;

@@ -83,7 +83,8 @@ pub(super) fn retry(tx: &mut Tx<'_>, run: RunId) -> Result<Run, Fault> {
 }
 
 pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
-    if !rules::retrying(&row.run)? {
+    let undone = tx.exists(include_str!("sql/undone.sql"), [row.no])?;
+    if !rules::retrying(&row.run, undone)? {
         return Ok(());
     }
     if row.run.state == RunState::Failed {

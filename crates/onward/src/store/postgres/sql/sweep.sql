@@ -98,7 +98,7 @@ $$;
 
 -- Takes runs from lost or missing workers. An attempt that left a record made progress; otherwise
 -- its loss counts as a crash. From the third in a row on the run is a suspect and pauses, at the
--- tenth it is stuck. One that somebody asked to end is never held back.
+-- tenth it is stuck. One that somebody asked to end pauses, and never waits for anybody.
 create or replace function onward.sweep_taken(p_now bigint, p_worker uuid, p_limit integer)
 returns uuid[]
 language plpgsql volatile as $$
@@ -142,24 +142,28 @@ begin
         wakes = r.wakes + 1,
         crashes = c.crashes,
         due_at = case
-            when c.held_back and c.crashes >= 10 then null
-            when c.held_back then p_now + least(1000 * (1 << (c.crashes - 3)), 60000)
+            when c.is_stuck then null
+            when c.held_back then p_now + least(1000 * (1 << least(c.crashes - 3, 10)), 60000)
             else p_now
         end,
         waits_for = case
-            when c.held_back and c.crashes >= 10 then json_build_object(
+            when c.is_stuck then json_build_object(
                 'for', 'stuck', 'code', 'crash_loop', 'detail',
                 c.crashes || ' workers in a row died in this run without a record'
             )::text
             when c.held_back then json_build_object('for', 'backoff', 'crashes', c.crashes)::text
         end,
-        stuck = case when c.held_back and c.crashes >= 10 then 'crash_loop' end,
+        stuck = case when c.is_stuck then 'crash_loop' end,
         stuck_builds = case
-            when c.held_back and c.crashes >= 10 then onward.with_build(r.stuck_builds, r.build)
+            when c.is_stuck then onward.with_build(r.stuck_builds, r.build)
             else r.stuck_builds
         end
     from (
-        select l.id, l.crashes, l.cancel_at is null and l.crashes >= 3 as held_back
+        select
+            l.id,
+            l.crashes,
+            l.crashes >= 3 as held_back,
+            l.crashes >= 10 and l.cancel_at is null as is_stuck
         from (
             select i.id, i.cancel_at, case
                 when exists (

@@ -1,0 +1,116 @@
+//! A run that turns back: what is recorded of it, and how far it has come.
+//!
+//! Owns: the content of the record "undo began", and [`Undoing`], which reads a history for people.
+//! Never executes anything.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::step_id;
+use crate::{Entry, Failure, Record, RunState, Timestamp};
+
+/// The record that fixes how a run ends, before the first undo begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Began {
+    /// How the run ends when all is undone.
+    pub(crate) outcome: Outcome,
+    /// How many calls of `on_cancel` are executed.
+    #[serde(default)]
+    pub(crate) on_cancel: usize,
+    /// The places of the records whose steps are undone, in the order of their undos. Places and
+    /// not names, so that a long history fits.
+    pub(crate) undos: Vec<u64>,
+}
+
+/// How a run ends that turns back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// It failed, with this.
+    Failed { failure: Failure },
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Outcome {
+    pub(crate) fn state(&self) -> RunState {
+        match self {
+            Outcome::Failed { .. } => RunState::Failed,
+            Outcome::Cancelled => RunState::Cancelled,
+        }
+    }
+}
+
+/// What the record "undo began" of a history says, and its place in it.
+pub(crate) fn began(history: &[Record]) -> Option<(usize, Began)> {
+    let place = history.iter().rposition(|record| record.step == step_id::UNDO)?;
+    match &history[place].entry {
+        Entry::Done(json) => json.read().ok().map(|began| (place, began)),
+        _ => None,
+    }
+}
+
+/// How far a run has come with its undos.
+///
+/// ```
+/// # use onward::{Ctx, Failure, Onward, Undoing, Workflow};
+/// # const BOOK: Workflow<(), ()> = Workflow::named("book");
+/// # async fn book(ctx: Ctx, _: ()) -> Result<(), Failure> {
+/// #     let seat = ctx.step("reserve", async |_| Ok::<_, Failure>(7)).undo(async |_, _| Ok::<_, Failure>(()));
+/// #     seat.await?;
+/// #     Err(Failure::fatal("no money"))
+/// # }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+/// # let onward = Onward::open("memory:").await?;
+/// # let worker = onward.worker().serve(BOOK, book).start().await?;
+/// # let run = onward.start(BOOK, &()).await?;
+/// # run.ended().await?;
+/// let undoing = Undoing::of(&run.history().await?).expect("it turned back");
+/// assert_eq!(undoing.undone, ["reserve"]);
+/// assert!(undoing.left.is_empty());
+/// # worker.shutdown().await }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Undoing {
+    /// When it turned back.
+    pub began_at: Timestamp,
+    /// How it ends when all is undone: failed or cancelled.
+    pub outcome: RunState,
+    /// What it failed with before it turned back, if it did.
+    pub failure: Option<Failure>,
+    /// What is undone, in the order in which it was.
+    pub undone: Vec<String>,
+    /// What is not undone, or not yet, in the order in which it is to be. A call of `on_cancel` is
+    /// told by its step.
+    pub left: Vec<String>,
+}
+
+impl Undoing {
+    /// What a run's history says of it; `None` where the run has not turned back.
+    pub fn of(history: &[Record]) -> Option<Self> {
+        let (place, began) = began(history)?;
+        let done = history[place..].iter().filter(|record| matches!(record.entry, Entry::Done(_)));
+        let done: HashSet<&str> = done.map(|record| record.step.as_str()).collect();
+        let calls = (1..=began.on_cancel).rev().map(|number| {
+            let step = step_id::on_cancel(number);
+            (step.clone(), step)
+        });
+        let undos = began.undos.iter().filter_map(|seq| {
+            let at = history.binary_search_by_key(seq, |record| record.seq).ok()?;
+            let of = step_id::base(&history[at].step).to_owned();
+            Some((step_id::undo(&of), of))
+        });
+        let (mut undone, mut left) = (Vec::new(), Vec::new());
+        for (step, of) in calls.chain(undos) {
+            if done.contains(&*step) { undone.push(of) } else { left.push(of) }
+        }
+        let failure = match &began.outcome {
+            Outcome::Failed { failure } => Some(failure.clone()),
+            Outcome::Cancelled => None,
+        };
+        let (began_at, outcome) = (history[place].at, began.outcome.state());
+        Some(Self { began_at, outcome, failure, undone, left })
+    }
+}

@@ -1,0 +1,203 @@
+//! What a crash, a shutdown or other code on the way back does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward::{Code, Ctx, Failure, RunHandle, RunState, Waits, WorkerBuilder};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::process::{Process, data};
+use crate::stores::until_state;
+use crate::{Log, WORK, steps_of, undoing};
+
+/// Steps a, b and c, then a failure; the undo of b waits until all are let go.
+fn serve_held(process: &Process, log: &Log, hold: &Arc<Semaphore>) -> WorkerBuilder {
+    let (of, hold) = (log.clone(), Arc::clone(hold));
+    process.onward.worker().build("v1").serve(WORK, move |ctx: Ctx, ()| {
+        let (log, hold) = (of.clone(), Arc::clone(&hold));
+        async move {
+            log.step(&ctx, "a", 1).await?;
+            let of = log.clone();
+            let b = ctx.step("b", async |_| Ok::<_, Failure>(2)).undo(move |_, step| {
+                let (log, hold) = (of.clone(), Arc::clone(&hold));
+                async move {
+                    log.add("undo b begins");
+                    tokio::select! {
+                        _ = hold.acquire() => log.add("undo b"),
+                        () = step.cancelled() => log.add("undo b cancelled"),
+                    }
+                    Ok::<_, Failure>(())
+                }
+            });
+            b.await?;
+            log.step(&ctx, "c", 3).await?;
+            Err(Failure::fatal("no").code("no"))
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_crash_inside_an_undo_goes_on_with_it() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let first = Process::on(&data);
+    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
+    let id = first.onward.start(WORK, &()).await.unwrap().id();
+    log.until("undo b begins").await;
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let worker = serve_held(&second, &log, &hold).start().await.unwrap();
+    let run: RunHandle<()> = second.onward.run(id).of_type();
+    hold.add_permits(1);
+    let failure = run.ended().await.unwrap().failure.unwrap();
+    assert!(failure.is("no"), "{failure}");
+    let of_b = log.lines().iter().filter(|line| *line == "undo b begins").count();
+    assert_eq!(of_b, 2, "what was not recorded is executed again");
+    for once in ["a", "c", "undo c 3", "undo a 1"] {
+        assert_eq!(log.lines().iter().filter(|line| *line == once).count(), 1, "{once}");
+    }
+    let steps = steps_of(&run).await;
+    assert_eq!(steps, ["a", "b", "c", "$undo", "$undo/c", "$undo/b", "$undo/a"]);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_while_a_failed_run_is_undone_changes_nothing() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let process = Process::on(&data);
+    let worker = serve_held(&process, &log, &hold).start().await.unwrap();
+    let run = process.onward.start(WORK, &()).await.unwrap();
+    log.until("undo b begins").await;
+    run.cancel().await.unwrap();
+    // A run that is started later has come as far: the mark has reached the worker.
+    let other = process.onward.start(WORK, &()).await.unwrap();
+    let began = |log: &Log| log.lines().iter().filter(|line| *line == "undo b begins").count();
+    while began(&log) < 2 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    hold.add_permits(1);
+    let failure = run.ended().await.unwrap().failure.unwrap();
+    assert!(failure.is("no"), "{failure}");
+    other.ended().await.unwrap();
+    assert!(!log.lines().contains(&"undo b cancelled".to_owned()));
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deadline_does_not_stop_an_undo() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let process = Process::on(&data);
+    let worker = serve_held(&process, &log, &hold).cancel_grace(Duration::ZERO);
+    let worker = worker.start().await.unwrap();
+    let timeout = Duration::from_millis(200);
+    let run = process.onward.start(WORK, &()).timeout(timeout).await.unwrap();
+    log.until("undo b begins").await;
+    let deadline = run.status().await.unwrap().deadline_at.unwrap();
+    data.clock().sleep_until(deadline + Duration::from_millis(50)).await;
+    hold.add_permits(1);
+    let failure = run.ended().await.unwrap().failure.unwrap();
+    assert!(failure.is("no"), "{failure}");
+    assert!(log.lines().contains(&"undo b".to_owned()), "{:?}", log.lines());
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shutdown_lets_the_undo_finish_and_another_worker_goes_on() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let process = Process::on(&data);
+    let worker = serve_held(&process, &log, &hold).start().await.unwrap();
+    let run = process.onward.start(WORK, &()).await.unwrap();
+    log.until("undo b begins").await;
+    // The mark of a cancel must not hide that the worker ends.
+    run.cancel().await.unwrap();
+    let stopping = tokio::spawn(worker.shutdown());
+    hold.add_permits(1);
+    stopping.await.unwrap().unwrap();
+    assert_eq!(run.status().await.unwrap().state, RunState::Queued);
+    assert_eq!(undoing(&run).await.left, ["a"]);
+    let worker = serve_held(&process, &log, &hold).start().await.unwrap();
+    assert!(run.ended().await.unwrap().failure.unwrap().is("no"));
+    let undone = ["undo c 3", "undo b begins", "undo b", "undo a 1"];
+    assert_eq!(log.lines()[2..], undone);
+    worker.shutdown().await.unwrap();
+}
+
+fn serve_fewer(process: &Process, build: &str, log: &Log) -> WorkerBuilder {
+    let of = log.clone();
+    process.onward.worker().build(build).serve(WORK, move |ctx: Ctx, ()| {
+        let log = of.clone();
+        async move {
+            log.step(&ctx, "a", 1).await?;
+            log.step(&ctx, "c", 3).await?;
+            Err(Failure::fatal("other").code("other"))
+        }
+    })
+}
+
+#[tokio::test]
+async fn an_undo_that_new_code_has_no_more_is_listed() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let first = Process::on(&data);
+    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
+    let id = first.onward.start(WORK, &()).await.unwrap().id();
+    log.until("undo b begins").await;
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let worker = serve_fewer(&second, "v2", &log).start().await.unwrap();
+    let ended = second.onward.run(id).ended().await.unwrap();
+    let failure = ended.failure.unwrap();
+    assert!(failure.is(Code::UndoFailed.as_str()), "{failure}");
+    let details: Value = failure.details.as_ref().unwrap().read().unwrap();
+    assert_eq!(details["left_undone"][0]["step"], "b");
+    assert_eq!(details["left_undone"][0]["code"], Code::UndoMissing.as_str());
+    assert_eq!(details["failure"]["code"], "no", "the end is the one that was fixed");
+    assert!(log.lines().contains(&"undo a 1".to_owned()));
+    assert_eq!(ended.code_change.unwrap().unasked, ["b"]);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replay_that_goes_another_way_does_not_undo_by_half() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let first = Process::on(&data);
+    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
+    let id = first.onward.start(WORK, &()).await.unwrap().id();
+    log.until("undo b begins").await;
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let worker = serve_fewer(&second, "v1", &log).start().await.unwrap();
+    let run: RunHandle<()> = second.onward.run(id).of_type();
+    until_state(&run, RunState::Waiting).await;
+    let stuck = run.status().await.unwrap().waits_for;
+    let mismatch = Code::HistoryMismatch.as_str();
+    assert!(matches!(&stuck, Some(Waits::Stuck { code, .. }) if code == mismatch), "{stuck:?}");
+    assert!(!log.lines().contains(&"undo a 1".to_owned()));
+    // A retry lets it go on with the undo, under the code that can.
+    worker.shutdown().await.unwrap();
+    run.retry().await.unwrap();
+    let worker = serve_held(&second, &log, &hold).start().await.unwrap();
+    hold.add_permits(1);
+    assert!(run.ended().await.unwrap().failure.unwrap().is("no"));
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_ends_what_is_stuck_on_its_way_back_and_tells_what_is_left() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let first = Process::on(&data);
+    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
+    let id = first.onward.start(WORK, &()).await.unwrap().id();
+    log.until("undo b begins").await;
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let worker = serve_fewer(&second, "v1", &log).start().await.unwrap();
+    let run: RunHandle<()> = second.onward.run(id).of_type();
+    until_state(&run, RunState::Waiting).await;
+    run.cancel().await.unwrap();
+    let failure = run.ended().await.unwrap().failure.unwrap();
+    let details: Value = failure.details.as_ref().unwrap().read().unwrap();
+    assert_eq!(details["left_undone"][0]["step"], "b");
+    assert_eq!(details["left_undone"][0]["code"], Code::HistoryMismatch.as_str());
+    assert!(log.lines().contains(&"undo a 1".to_owned()));
+    worker.shutdown().await.unwrap();
+}
