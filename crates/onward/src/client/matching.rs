@@ -234,9 +234,10 @@ impl SteerMany {
             match changed.map_err(lost)? {
                 (_, Ok(())) => all.done += 1,
                 (run, Err(error)) => match error.code() {
-                    code @ (Code::RunFinished | Code::RunNotFailed | Code::RunNotFound) => {
-                        all.skip(code.as_str());
-                    }
+                    code @ (Code::RunFinished
+                    | Code::RunNotFailed
+                    | Code::RunUndone
+                    | Code::RunNotFound) => all.skip(code.as_str()),
                     _ if error.is_retryable() => return Err(error),
                     Code::VerbUnsupported => return Err(error),
                     _ => all.fail(run, error),
@@ -252,7 +253,9 @@ impl Verb {
     fn would_change(self, run: &Run) -> Result<bool, store::Error> {
         match self {
             Verb::Cancel => Ok(cancelling(run, true)? != Cancelling::Already),
-            Verb::Retry => retrying(run),
+            // Whether it has turned back is in its history, which only the store looks at: a run that
+            // has is counted by a dry run, and passed over by the real one.
+            Verb::Retry => retrying(run, false),
             Verb::Pause => pausing(run),
             Verb::Resume => resuming(run),
         }

@@ -21,8 +21,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002_signals.sql"),
     include_str!("migrations/0003_step_keys.sql"),
     include_str!("migrations/0004_schedules.sql"),
-    include_str!("migrations/0006_steering.sql"),
-    include_str!("migrations/0008_claims.sql"),
+    include_str!("migrations/0005_steering.sql"),
+    include_str!("migrations/0006_claims.sql"),
 ];
 
 /// The store's functions, written anew with every migration.
