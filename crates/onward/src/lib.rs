@@ -64,8 +64,8 @@ mod workflow;
 #[cfg(feature = "schedules")]
 pub use client::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use client::{
-    Copied, CopyProgress, CopyTo, Held, Once, Onward, Open, Progress, Refusal, RunHandle,
-    SendSignal, Start, StartMany, StartedMany,
+    Copied, CopyProgress, CopyTo, Held, Once, Onward, Open, Progress, QueueHandle, QueueSetup,
+    Refusal, RunHandle, SendSignal, Start, StartMany, StartedMany,
 };
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use ctx::{
@@ -78,13 +78,13 @@ pub use id::{RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
-    CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Parent, Record, RecordKind, Run,
-    RunState, Schedule, ScheduleSpec, Waits,
+    CatchUp, CodeChange, Entry, LatestRun, OnConflict, Overlap, Parent, Queue, QueueCounts,
+    QueueLimits, QueueUse, Rate, Record, RecordKind, Run, RunState, Schedule, ScheduleSpec, Waits,
 };
 pub use retry::Retry;
 pub use store::{
-    Duplicate, Duplicates, Filter, KeyState, Occurred, Prune, Query, RunPage, SchedulePage, Stats,
-    StepKey, StepKeyPage, WorkerInfo,
+    Duplicate, Duplicates, Filter, KeyState, Occurred, Prune, Query, QueuePage, RunPage,
+    SchedulePage, Stats, StepKey, StepKeyPage, WorkerInfo,
 };
 pub use test_clock::TestClock;
 pub use why::{Why, why};
@@ -117,3 +117,7 @@ mod mistakes_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/keys.md")]
 mod keys_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/queues.md")]
+mod queues_page {}

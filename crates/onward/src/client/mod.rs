@@ -12,6 +12,7 @@ mod inside;
 mod inside_postgres;
 mod once;
 mod open;
+mod queue;
 #[cfg(feature = "schedules")]
 mod schedule;
 mod signal;
@@ -28,6 +29,7 @@ pub use copy::{Copied, CopyProgress, CopyTo};
 pub use handle::RunHandle;
 pub use once::{Held, Once};
 pub use open::Open;
+pub use queue::{QueueHandle, QueueSetup};
 #[cfg(feature = "schedules")]
 pub use schedule::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use signal::SendSignal;

@@ -38,6 +38,7 @@
 )]
 
 mod key_suite;
+mod queue_suite;
 mod sample;
 mod snapshot;
 
@@ -51,13 +52,16 @@ pub mod claim;
 pub mod continuation;
 pub mod crash;
 pub mod firing;
+pub mod gather;
 pub mod key;
 pub mod lease;
+pub mod limited;
 pub mod list;
 pub mod lost_answer;
 pub mod park;
 pub mod portable;
 pub mod prune;
+pub mod queues;
 pub mod record;
 pub mod replace;
 pub mod retry;
@@ -439,6 +443,7 @@ macro_rules! conformance_suite {
                 full_firing_starts_every_run
             }
         }
+        $crate::queue_conformance_suite!($harness);
     };
 }
 

@@ -1,12 +1,14 @@
-//! The nouns: runs, their records, the ids of steps, and schedules.
+//! The nouns: runs, their records, the ids of steps, queues and schedules.
 //!
 //! Owns: what a store keeps and a client shows, as plain data. Never touches a store.
 
+mod queue;
 mod record;
 mod run;
 pub(crate) mod schedule;
 pub(crate) mod step_id;
 
+pub use queue::{Queue, QueueCounts, QueueLimits, QueueUse, Rate};
 pub use record::{Entry, Record, RecordKind};
 pub use run::{CodeChange, OnConflict, Parent, Run, RunState, Waits};
 pub use schedule::{CatchUp, LatestRun, Overlap, Schedule, ScheduleSpec};

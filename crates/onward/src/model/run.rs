@@ -110,6 +110,8 @@ pub enum OnConflict {
 pub enum Waits {
     /// The time it was told to start at.
     Start,
+    /// That no other start with its key comes for a while: it is debounced.
+    Debounce,
     /// A timer of the workflow.
     Timer {
         /// The timer's step name.
@@ -230,6 +232,8 @@ pub struct Run {
     pub signals: u64,
     /// The run that started it as its child.
     pub parent: Option<Parent>,
+    /// The lane of its queue that it is in.
+    pub lane: Option<String>,
 }
 
 /// The run that started another as its child.
@@ -290,6 +294,7 @@ impl Run {
             code_change: None,
             signals: 0,
             parent: None,
+            lane: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Signal;
+use super::{Gather, Signal};
 use crate::clock::millis;
 use crate::json::Fingerprint;
 use crate::limits::PRUNE_BATCH_MAX;
@@ -36,6 +36,8 @@ pub struct NewRun {
     pub workflow: String,
     /// The queue.
     pub queue: String,
+    /// The lane of the queue, where the queue has a limit for each.
+    pub lane: Option<String>,
     /// Higher is claimed first.
     pub priority: i32,
     /// What it is started with.
@@ -89,6 +91,8 @@ pub struct NewKey {
     pub ttl_ms: Option<i64>,
     /// What to do when it is in use.
     pub on_conflict: OnConflict,
+    /// How starts that come soon after one another become one run; `on_conflict` says nothing then.
+    pub gather: Option<Gather>,
 }
 
 /// When a run may first be claimed.
@@ -181,11 +185,13 @@ pub struct Claims {
     pub runs: Vec<Claimed>,
     /// The worker's running runs that somebody asked to end.
     pub marks: Vec<Mark>,
-    /// When the next waiting run of any queue wakes.
+    /// When the next waiting run of any queue wakes, or the rate of a queue allows the next run.
     pub next_due: Option<Timestamp>,
-    /// Whether more runs that this worker serves are queued.
+    /// Whether more runs that this worker serves are queued, and the limits of their queues let it
+    /// take one.
     pub more: bool,
-    /// Whether a suspect that this worker serves is queued.
+    /// Whether a suspect that this worker serves is queued, and the limits of its queue let it be
+    /// taken.
     pub suspect: bool,
 }
 

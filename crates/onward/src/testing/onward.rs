@@ -201,7 +201,7 @@ async fn what_it_waits_for(store: &dyn Store) -> Result<String, store::Error> {
     let query = Query { limit: PAGE_ROWS_MAX, ..Query::default() };
     let (page, stats) = (store.list(query).await?, store.stats().await?);
     let open = page.runs.iter().filter(|run| !run.state.is_final()).map(|run| {
-        let reason = why(run, &stats.workers, store.clock().now());
+        let reason = why(run, &stats.workers, None, store.clock().now());
         format!("\n  run {} of {:?}: {reason}", run.id, run.workflow)
     });
     let head = "onward::testing: the test waits for a run, and no time is set for anything:";

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::{
     Answer, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun, NewSignal,
-    NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules, Settle, Settled,
+    NewWorker, Outage, Portable, Prune, Pruned, Query, Queues, RunPage, Schedules, Settle, Settled,
     Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
@@ -409,6 +409,11 @@ impl Store for LossyStore {
 
     fn portable(&self) -> Option<&dyn Portable> {
         self.inner.portable()?;
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
+        self.inner.queues()?;
         Some(self)
     }
 

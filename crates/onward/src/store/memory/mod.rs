@@ -5,6 +5,7 @@
 
 mod claim;
 mod portable;
+mod queues;
 mod schedules;
 mod settle;
 mod signal;
@@ -43,6 +44,9 @@ struct State {
     keys: HashMap<(String, String), KeyRow>,
     step_keys: step_key::StepKeys,
     schedules: BTreeMap<String, crate::Schedule>,
+    queues: BTreeMap<String, limited::Limited>,
+    /// What workers were given of queues with a rate, by queue and time.
+    grants: BTreeMap<(String, Timestamp), u64>,
 }
 
 /// A run and what belongs to it.
@@ -255,6 +259,10 @@ impl Store for MemoryStore {
     }
 
     fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
         Some(self)
     }
 }

@@ -142,6 +142,7 @@ async fn add_runs(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
             runs().map(|run| run.parent.as_ref().is_some_and(|parent| parent.detached)),
             Type::BOOL_ARRAY,
         ),
+        text_or_none(|run| run.lane.clone()),
     ];
     insert(tx, include_str!("sql/import_runs.sql"), columns).await?;
     Ok(())

@@ -24,6 +24,7 @@ mod open;
 mod options;
 mod pool;
 mod prune;
+mod queues;
 mod record;
 mod row;
 mod schedules;
@@ -181,8 +182,8 @@ impl PostgresStore {
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(batch::dropped())) })
     }
 
-    /// A write about a schedule, in a transaction of its own.
-    fn write_schedule<V, T>(
+    /// A write about a schedule or a queue, in a transaction of its own.
+    fn write_beside<V, T>(
         &self,
         verb: V,
         write: impl for<'t> Fn(&'t mut Tx, &'t V) -> BoxFuture<'t, Result<T, Fault>>
@@ -321,6 +322,10 @@ impl Store for PostgresStore {
     fn schedules(&self) -> Option<&dyn Schedules> {
         Some(self)
     }
+
+    fn queues(&self) -> Option<&dyn Queues> {
+        Some(self)
+    }
 }
 
 impl Portable for PostgresStore {
@@ -341,7 +346,7 @@ impl Portable for PostgresStore {
 
 impl Schedules for PostgresStore {
     fn put_schedule(&self, put: PutSchedule) -> Answer<'_, crate::Schedule> {
-        self.write_schedule(put, |tx, put| Box::pin(schedules::put(tx, put)))
+        self.write_beside(put, |tx, put| Box::pin(schedules::put(tx, put)))
     }
 
     fn get_schedule(&self, name: String) -> Answer<'_, Option<crate::Schedule>> {
@@ -357,15 +362,15 @@ impl Schedules for PostgresStore {
     }
 
     fn fire_schedule(&self, fire: Fire) -> Answer<'_, Fired> {
-        self.write_schedule(fire, |tx, fire| Box::pin(schedules::fire(tx, fire)))
+        self.write_beside(fire, |tx, fire| Box::pin(schedules::fire(tx, fire)))
     }
 
     fn pause_schedule(&self, name: String) -> Answer<'_, crate::Schedule> {
-        self.write_schedule(name, |tx, name| Box::pin(schedules::pause(tx, name)))
+        self.write_beside(name, |tx, name| Box::pin(schedules::pause(tx, name)))
     }
 
     fn resume_schedule(&self, resume: Resume) -> Answer<'_, crate::Schedule> {
-        self.write_schedule(resume, |tx, resume| Box::pin(schedules::resume(tx, resume)))
+        self.write_beside(resume, |tx, resume| Box::pin(schedules::resume(tx, resume)))
     }
 
     fn remove_schedule(&self, name: String) -> Answer<'_, bool> {
@@ -373,7 +378,7 @@ impl Schedules for PostgresStore {
     }
 
     fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
-        self.write_schedule(import, |tx, import| Box::pin(schedules::import(tx, import)))
+        self.write_beside(import, |tx, import| Box::pin(schedules::import(tx, import)))
     }
 }
 

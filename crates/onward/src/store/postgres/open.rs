@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002_signals.sql"),
     include_str!("migrations/0003_step_keys.sql"),
     include_str!("migrations/0004_schedules.sql"),
+    include_str!("migrations/0005_queues.sql"),
 ];
 
 /// The store's functions, written anew with every migration.
@@ -29,6 +30,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/fence.sql"),
     include_str!("sql/wake.sql"),
     include_str!("sql/claim.sql"),
+    include_str!("sql/claim_limited.sql"),
     include_str!("sql/record.sql"),
     include_str!("sql/signal.sql"),
     include_str!("sql/settle.sql"),

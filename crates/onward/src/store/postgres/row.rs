@@ -84,6 +84,7 @@ pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
         code_change: columns.json()?,
         signals: columns.unsigned()?,
         parent: columns.parent()?,
+        lane: columns.take()?,
     };
     Ok(Row { run, ticket, failed_step })
 }

@@ -121,6 +121,7 @@ fn add_run(tx: &Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         run.continued_as.map(run_blob),
         run.code_change.as_ref().map(json_text).transpose()?,
         signed(run.signals),
+        run.lane,
     ];
     tx.execute(include_str!("sql/import_run.sql"), params)?;
     Ok(())

@@ -13,10 +13,12 @@ mod fault;
 mod guard;
 mod import;
 mod inside;
+mod limited;
 mod log;
 mod look;
 mod open;
 mod prune;
+mod queues;
 mod reader;
 mod record;
 mod row;
@@ -318,6 +320,10 @@ impl Store for SqliteStore {
     }
 
     fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
         Some(self)
     }
 }

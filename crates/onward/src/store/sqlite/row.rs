@@ -156,6 +156,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         code_change: columns.json()?,
         signals: columns.unsigned()?,
         parent: columns.parent()?,
+        lane: columns.take()?,
     };
     Ok(Row { no, run, ticket, failed_step })
 }

@@ -30,6 +30,8 @@ declare
     v_woken uuid[];
     v_taken uuid[];
     v_kept text[];
+    v_limited text[];
+    v_choice record;
 begin
     -- A claim that a crash took back would be made again under the same lease.
     perform onward.durable();
@@ -37,13 +39,31 @@ begin
     v_now := onward.now_ms(p_now);
     v_woken := onward.wake(v_now, p_wake_limit);
     v_kept := onward.claim_kept(p_build);
+    -- Queues with limits go their own way; mostly there are none.
+    v_limited := array(
+        select q.name from onward.queues q where q.name = any (p_queues) order by q.name
+    );
+    if v_limited <> '{}' then
+        p_queues := array(select q from unnest(p_queues) q where q <> all (v_limited));
+    end if;
     select array_agg(id order by id) into v_taken
     from onward.runs
     where state = 'running' and worker = p_worker and ticket = p_ticket;
     if v_taken is null then
         v_taken := onward.claim_first(p_queues, p_workflows, v_kept, p_suspect, p_limit);
+        if v_limited <> '{}' then
+            select * into v_choice
+            from onward.claim_limited(
+                p_now, p_worker, v_limited, p_workflows, v_kept, p_suspect, p_limit, v_taken
+            );
+            v_taken := v_choice.taken;
+        end if;
         v_taken := onward.claim_bounded(v_taken, p_bytes_max);
-        more := onward.claim_behind(v_taken[cardinality(v_taken)]);
+        if v_limited = '{}' then
+            more := onward.claim_behind(v_taken[cardinality(v_taken)]);
+        else
+            perform onward.claim_note(p_now, v_limited, v_choice.chosen, v_taken);
+        end if;
         update onward.runs
         set
             state = 'running',
@@ -66,6 +86,11 @@ begin
         more := onward.claim_any(p_queues, p_workflows, v_kept, false);
     end if;
     suspect := onward.claim_any(p_queues, p_workflows, v_kept, true);
+    if v_limited <> '{}' then
+        select more or l.more, suspect or l.suspect, least(next_due, l.look_at)
+        into more, suspect, next_due
+        from onward.claim_left(p_now, p_worker, v_limited, p_workflows, v_kept) l;
+    end if;
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
     -- In the order of its index, so that no plan walks all that the worker holds instead.

@@ -35,7 +35,8 @@ select
     r.signals,
     r.parent,
     r.parent_step,
-    r.detached
+    r.detached,
+    r.lane
 from onward.runs r
 left join onward.inputs i on i.run = r.id
 left join onward.outputs o on o.run = r.id

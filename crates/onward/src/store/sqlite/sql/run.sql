@@ -36,7 +36,8 @@ select
     r.signals,
     r.parent,
     r.parent_step,
-    r.detached
+    r.detached,
+    r.lane
 from onward_runs r
 left join onward_inputs i on i.no = r.no
 left join onward_outputs o on o.no = r.no
