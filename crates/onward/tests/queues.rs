@@ -2,12 +2,12 @@
 //! bodies executed never went past a limit, and everything was done.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-#[path = "database/mod.rs"]
-mod database;
 #[path = "queues/audit.rs"]
 mod audit;
 #[path = "queues/crew.rs"]
 mod crew;
+#[path = "database/mod.rs"]
+mod database;
 #[path = "queues/engine.rs"]
 mod engine;
 #[path = "queues/site.rs"]
@@ -35,7 +35,8 @@ const LANES: u64 = 6;
 /// How long a test may take.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-const LIMITS: Limits = Limits { concurrency: 5, per_worker: 2, per_lane: 1, rate: 12, period_ms: 300 };
+const LIMITS: Limits =
+    Limits { concurrency: 5, per_worker: 2, per_lane: 1, rate: 12, period_ms: 300 };
 
 /// Not a test of its own: the process that the tests start, and kill.
 #[test]
@@ -54,7 +55,8 @@ fn limits_hold_over_killed_processes_on_postgres() {
 }
 
 fn holds_over_killed_processes(site: &impl Site) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.unwrap();
     let onward = runtime.block_on(Onward::open(&site.url())).unwrap();
     site.watch();

@@ -384,6 +384,7 @@ pub async fn lane_past_the_bound_gets_its_turn(stage: &Stage) {
     }
     let behind = stage.start(in_lane(&format!("a{:05}x", LANES_LOOK_MAX - 1))).await;
     let claims = worker.claim(1).await;
-    assert!(claims.runs.is_empty() && claims.next_due.is_some(), "it looked at others");
+    assert!(claims.runs.is_empty(), "it looked at others");
+    assert!(claims.more || claims.next_due.is_some(), "and says that it did not see all");
     assert_eq!(ids(&worker.claim(1).await), [behind]);
 }

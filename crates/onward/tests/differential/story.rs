@@ -221,12 +221,16 @@ fn gather() -> impl Strategy<Value = Gather> {
 fn limit() -> impl Strategy<Value = Scene> {
     let runs = || prop::option::weighted(0.4, 1..3_u32);
     let rate = prop::option::weighted(0.3, Just(Rate { count: 2, period_ms: 5_000 }));
-    let limits = (runs(), runs(), rate, runs()).prop_map(|(concurrency, per_worker, rate, per_lane)| {
-        QueueLimits { concurrency, per_worker, rate, per_lane }
-    });
+    let limits =
+        (runs(), runs(), rate, runs()).prop_map(|(concurrency, per_worker, rate, per_lane)| {
+            QueueLimits { concurrency, per_worker, rate, per_lane }
+        });
     let queue = prop_oneof![4 => Just(0_usize), 1 => Just(1)];
-    (queue, limits, prop::bool::weighted(0.1))
-        .prop_map(|(queue, limits, paused)| Scene::Limit { queue, limits, paused })
+    (queue, limits, prop::bool::weighted(0.1)).prop_map(|(queue, limits, paused)| Scene::Limit {
+        queue,
+        limits,
+        paused,
+    })
 }
 
 fn mode() -> impl Strategy<Value = ClaimMode> {

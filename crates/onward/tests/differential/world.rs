@@ -12,7 +12,8 @@ use onward::conformance::stage::{LEASE_MS, entry, json, new_run};
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::{
     Claim, ClaimMode, Claimant, Claims, End, Error, Filter, Lease, NewKey, NewRun, NewWorker,
-    Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store, Sweep, Swept, Which,
+    Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store, Sweep, Swept,
+    Which,
 };
 use onward::{Code, Entry, Failure, Record, RunId, RunState, Waits, WorkerId};
 

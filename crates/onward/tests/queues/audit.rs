@@ -85,8 +85,11 @@ fn check_rate(grants: &[i64], limits: &Limits) -> Vec<String> {
     let mut grants = grants.to_vec();
     grants.sort_unstable();
     let later = grants.iter().skip(limits.rate);
-    let close = grants.iter().zip(later).filter(|(first, later)| **later - **first < limits.period_ms);
-    close.map(|(first, later)| format!("{} grants from {first} to {later}", limits.rate + 1)).collect()
+    let close =
+        grants.iter().zip(later).filter(|(first, later)| **later - **first < limits.period_ms);
+    close
+        .map(|(first, later)| format!("{} grants from {first} to {later}", limits.rate + 1))
+        .collect()
 }
 
 /// Which bodies executed at once. One whose process was killed executed until then.
@@ -143,7 +146,8 @@ fn check_order(story: &Story) -> Vec<String> {
     breaches
 }
 
-const STRICT: Limits = Limits { concurrency: 2, per_worker: 1, per_lane: 1, rate: 2, period_ms: 100 };
+const STRICT: Limits =
+    Limits { concurrency: 2, per_worker: 1, per_lane: 1, rate: 2, period_ms: 100 };
 
 fn change(run: &str, holder: Option<&str>) -> Change {
     let lane = run[..1].to_owned();

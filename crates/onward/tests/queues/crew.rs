@@ -32,7 +32,8 @@ const LEASE: Duration = Duration::from_millis(800);
 /// Serves until it is killed, if this process was started for that.
 pub(crate) fn serve_if_told() {
     let (Ok(url), Ok(log)) = (std::env::var(URL), std::env::var(LOG)) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.unwrap().block_on(async {
         let file = Arc::new(OpenOptions::new().append(true).create(true).open(log).unwrap());
         let onward = Onward::open(&url).await.unwrap();

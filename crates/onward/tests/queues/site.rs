@@ -79,7 +79,10 @@ impl Site for OnSqlite {
         let conn = self.open();
         let mut statement = conn.prepare("select queue, at, count from log_grants").unwrap();
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        rows.unwrap().map(Result::unwrap).flat_map(|(queue, at, count)| each(queue, at, count)).collect()
+        rows.unwrap()
+            .map(Result::unwrap)
+            .flat_map(|(queue, at, count)| each(queue, at, count))
+            .collect()
     }
 }
 
@@ -143,7 +146,8 @@ impl Site for OnPostgres {
     }
 
     fn changes(&self) -> Vec<Change> {
-        let rows = self.rows("select run::text, lane, holder::text from onward.log_changes order by no");
+        let rows =
+            self.rows("select run::text, lane, holder::text from onward.log_changes order by no");
         let change = |row: &tokio_postgres::Row| Change {
             run: row.get(0),
             lane: row.get(1),

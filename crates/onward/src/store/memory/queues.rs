@@ -166,10 +166,13 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn queued(&self, mode: ClaimMode, keep: impl Fn(&Run) -> bool) -> Vec<Run> {
+    fn fitting(&self, mode: ClaimMode) -> impl Iterator<Item = &Run> {
         let runs = self.state.runs.values().map(|row| &row.run);
-        let fitting = runs.filter(|run| run.queue == self.queue && fits(self.claim, mode, run));
-        let mut queued: Vec<_> = fitting.filter(|run| keep(run)).cloned().collect();
+        runs.filter(move |run| run.queue == self.queue && fits(self.claim, mode, run))
+    }
+
+    fn queued(&self, mode: ClaimMode, keep: impl Fn(&Run) -> bool) -> Vec<Run> {
+        let mut queued: Vec<_> = self.fitting(mode).filter(|run| keep(run)).cloned().collect();
         queued.sort_by_key(place);
         queued
     }
@@ -216,8 +219,8 @@ impl Site for Seen<'_> {
     }
 
     fn lane_after(&mut self, lane: Option<&str>) -> Result<Option<String>, Infallible> {
-        let queued = self.queued(ClaimMode::Ordinary, |run| !is_kept(run));
-        let lanes = queued.iter().map(|run| run.lane.as_deref().unwrap_or_default());
+        let queued = self.fitting(ClaimMode::Ordinary).filter(|run| !is_kept(run));
+        let lanes = queued.map(|run| run.lane.as_deref().unwrap_or_default());
         let after = lanes.filter(|next| lane.is_none_or(|lane| *next > lane));
         Ok(after.min().map(str::to_owned))
     }

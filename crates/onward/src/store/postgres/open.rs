@@ -30,6 +30,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/fence.sql"),
     include_str!("sql/wake.sql"),
     include_str!("sql/claim.sql"),
+    include_str!("sql/claim_lanes.sql"),
     include_str!("sql/claim_limited.sql"),
     include_str!("sql/record.sql"),
     include_str!("sql/signal.sql"),

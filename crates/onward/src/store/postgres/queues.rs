@@ -181,11 +181,13 @@ async fn list(
     let mut all: BTreeMap<String, QueueCounts> = BTreeMap::new();
     for row in session.rows(include_str!("sql/stats_queues.sql"), &[]).await? {
         let mut columns = Columns { row: &row, next: 0 };
-        all.entry(columns.take()?).or_default().queued = columns.unsigned()?;
+        let (name, queued): (String, _) = (columns.take()?, columns.unsigned()?);
+        all.entry(name).or_default().queued = queued;
     }
     for row in session.rows(include_str!("sql/queue_counts.sql"), &[]).await? {
         let mut columns = Columns { row: &row, next: 0 };
-        all.entry(columns.take()?).or_default().running = columns.unsigned()?;
+        let (name, running): (String, _) = (columns.take()?, columns.unsigned()?);
+        all.entry(name).or_default().running = running;
     }
     for row in session.rows(ALL, &[]).await? {
         let found = queue(&row)?;

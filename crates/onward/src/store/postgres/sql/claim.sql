@@ -31,6 +31,8 @@ declare
     v_taken uuid[];
     v_kept text[];
     v_limited text[];
+    v_dry text[] := '{}';
+    v_bounded uuid[];
     v_choice record;
 begin
     -- A claim that a crash took back would be made again under the same lease.
@@ -57,8 +59,13 @@ begin
                 p_now, p_worker, v_limited, p_workflows, v_kept, p_suspect, p_limit, v_taken
             );
             v_taken := v_choice.taken;
+            v_dry := v_choice.dry;
         end if;
-        v_taken := onward.claim_bounded(v_taken, p_bytes_max);
+        v_bounded := onward.claim_bounded(v_taken, p_bytes_max);
+        if cardinality(v_bounded) < cardinality(v_taken) then
+            v_taken := v_bounded;
+            v_dry := '{}';
+        end if;
         if v_limited = '{}' then
             more := onward.claim_behind(v_taken[cardinality(v_taken)]);
         else
@@ -87,9 +94,11 @@ begin
     end if;
     suspect := onward.claim_any(p_queues, p_workflows, v_kept, true);
     if v_limited <> '{}' then
-        select more or l.more, suspect or l.suspect, least(next_due, l.look_at)
-        into more, suspect, next_due
-        from onward.claim_left(p_now, p_worker, v_limited, p_workflows, v_kept) l;
+        select * into v_choice
+        from onward.claim_left(p_now, p_worker, v_limited, p_workflows, v_kept, v_dry);
+        more := more or v_choice.more;
+        suspect := suspect or v_choice.suspect;
+        next_due := least(next_due, v_choice.look_at);
     end if;
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
