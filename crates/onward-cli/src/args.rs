@@ -14,6 +14,7 @@ use crate::keys::KeysCommand;
 use crate::output::Format;
 use crate::problem::{Exit, Problem};
 use crate::prune::PruneArgs;
+use crate::queues::QueuesCommand;
 use crate::runs::RunsCommand;
 use crate::schedules::SchedulesCommand;
 use crate::signals::SignalsCommand;
@@ -36,6 +37,7 @@ Examples:
   onward runs list --state failed -o ids | onward runs retry -
   onward start index-attachment --from attachments.jsonl --key-field id
   onward schedules put nightly-report report --cron '0 3 * * *' --time-zone Europe/Berlin
+  onward queues set ocr --concurrency 8 --rate 10/1s
 
 Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 no or failed,
 2 usage, 3 not found, 4 the store cannot be used."
@@ -78,6 +80,8 @@ enum Command {
     #[command(subcommand)]
     Keys(KeysCommand),
     #[command(subcommand)]
+    Queues(QueuesCommand),
+    #[command(subcommand)]
     Schedules(SchedulesCommand),
     #[command(subcommand)]
     Signals(SignalsCommand),
@@ -108,6 +112,7 @@ impl Args {
             Command::Demo(demo) => demo.execute(&self.global).await,
             Command::Runs(runs) => runs.execute(&self.global).await,
             Command::Keys(keys) => keys.execute(&self.global).await,
+            Command::Queues(queues) => queues.execute(&self.global).await,
             Command::Schedules(schedules) => schedules.execute(&self.global).await,
             Command::Signals(signals) => signals.execute(&self.global).await,
             Command::Start(start) => start.execute(&self.global).await,

@@ -129,6 +129,10 @@ impl CopyArgs {
         let (records, keys) = (text::count(records, "record"), text::count(keys, "key"));
         let duplicates = text::count(duplicates, "suppressed start");
         writeln!(out, "  {records}, {keys}, {duplicates}, {}", text::bytes(bytes))?;
+        if copied.queues > 0 {
+            let queues = text::count(copied.queues, "queue");
+            writeln!(out, "  {queues} with limits or paused")?;
+        }
         if copied.schedules > 0 {
             writeln!(out, "  {}", text::count(copied.schedules, "schedule"))?;
         }

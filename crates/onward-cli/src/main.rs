@@ -8,6 +8,7 @@ mod copy;
 mod demo;
 mod keys;
 mod prune;
+mod queues;
 mod runs;
 mod schedules;
 mod signals;

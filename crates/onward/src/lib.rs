@@ -64,8 +64,9 @@ mod workflow;
 #[cfg(feature = "schedules")]
 pub use client::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use client::{
-    Copied, CopyProgress, CopyTo, ForkRun, Held, Matching, Once, Onward, Open, Progress, Refusal,
-    RunHandle, SendSignal, Start, StartMany, StartedMany, SteerFailure, SteerMany, Steered,
+    Copied, CopyProgress, CopyTo, ForkRun, Held, Matching, Once, Onward, Open, Progress,
+    QueueHandle, QueueSetup, Refusal, RunHandle, SendSignal, Start, StartMany, StartedMany,
+    SteerFailure, SteerMany, Steered,
 };
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use ctx::{
@@ -79,12 +80,13 @@ pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
     CatchUp, CodeChange, Entry, LatestRun, LogLine, Noted, Notes, OnConflict, Overlap, Parent,
-    Record, RecordKind, Run, RunProgress, RunState, Schedule, ScheduleSpec, Undoing, Waits,
+    Queue, QueueCounts, QueueLimits, QueueUse, Rate, Record, RecordKind, Run, RunProgress, RunState,
+    Schedule, ScheduleSpec, Undoing, Waits,
 };
 pub use retry::Retry;
 pub use store::{
-    Duplicate, Duplicates, Filter, KeyState, Occurred, Prune, Query, RunPage, SchedulePage, Stats,
-    StepKey, StepKeyPage, WorkerInfo,
+    Duplicate, Duplicates, Filter, KeyState, Occurred, Prune, Query, QueuePage, RunPage,
+    SchedulePage, Stats, StepKey, StepKeyPage, WorkerInfo,
 };
 pub use test_clock::TestClock;
 pub use why::{Why, why};
@@ -145,3 +147,7 @@ mod steering_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/undo.md")]
 mod undo_page {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/queues.md")]
+mod queues_page {}

@@ -136,6 +136,36 @@ pub const CONCURRENCY_DEFAULT: usize = 100;
 /// on another machine.
 pub const CONCURRENCY_MAX: usize = 100_000;
 
+/// Queues that may have limits or be paused at once: a claim reads them all, and they are for kinds of
+/// work. What differs by customer is a lane.
+pub const QUEUES_MAX: usize = 1_000;
+
+/// The largest limit of a queue: more than any number of workers has at once.
+pub const QUEUE_LIMIT_MAX: u32 = 1_000_000;
+
+/// The most runs per period that a queue's rate may allow: a claim adds up what was granted in the
+/// period, which may be a row for each.
+pub const RATE_COUNT_MAX: u32 = 100_000;
+
+/// The longest period of a queue's rate: a day. A quota for longer is for the workflow to keep.
+pub const RATE_PERIOD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Lanes that a claim looks at to find those that have room: it holds up the queue's other claims
+/// meanwhile. Past that the next claim goes on where this one stopped.
+pub const LANES_LOOK_MAX: usize = 1_000;
+
+/// The pause after a claim that looked at so many lanes and found room in none: others are left to
+/// look at, and it must not be made over and over.
+pub const LANES_LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Queued runs that a claim looks through for those without a lane, where the queue has a limit per
+/// lane: each claim pays for it. So such a queue is better used with a lane for every run.
+pub const LANELESS_LOOK_MAX: usize = 100;
+
+/// Suspects, and runs that are kept off some builds, that a claim looks through for one whose lane has
+/// room: both are few.
+pub const SUSPECTS_LOOK_MAX: usize = 100;
+
 /// How long a lease lasts without renewal, unless told otherwise: it rides out a slow commit or a
 /// pause of the machine, and is short enough for a takeover that nobody notices.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);

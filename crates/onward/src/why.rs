@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::model::step_id;
 use crate::store::WorkerInfo;
-use crate::{Run, RunId, RunState, Timestamp, Waits};
+use crate::{QueueUse, Run, RunId, RunState, Timestamp, Waits};
 
 /// Why a run is not running, or that it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,6 +54,40 @@ pub enum Why {
         /// The queue that would have to be served.
         queue: String,
     },
+    /// Its queue is paused.
+    QueuePaused {
+        /// The queue.
+        queue: String,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// As many runs of its queue are running as may be.
+    QueueFull {
+        /// The queue.
+        queue: String,
+        /// How many are running.
+        running: u64,
+        /// How many may be.
+        limit: u64,
+    },
+    /// Every worker that serves it has as many runs of its queue as it may.
+    WorkersFull {
+        /// The queue.
+        queue: String,
+        /// How many runs of the queue a worker may have.
+        limit: u64,
+    },
+    /// As many runs of its lane are running as may be.
+    LaneFull {
+        /// The queue.
+        queue: String,
+        /// The lane.
+        lane: String,
+        /// How many are running.
+        running: u64,
+        /// How many may be.
+        limit: u64,
+    },
     /// It waits for a time.
     Until {
         /// What comes then.
@@ -95,8 +129,9 @@ pub enum Why {
 }
 
 /// Why this run is not running. `workers`: those that are not lost. One whose lease has expired
-/// counts as gone: if it is the last, nobody is there to mark it.
-pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
+/// counts as gone: if it is the last, nobody is there to mark it. `used`: what is counted in its queue,
+/// and in its lane, if the queue is set up.
+pub fn why(run: &Run, workers: &[WorkerInfo], used: Option<&QueueUse>, now: Timestamp) -> Why {
     let live: Vec<_> = workers.iter().filter(|worker| worker.lease_until >= now).collect();
     if let Some(paused) = paused(run) {
         return paused;
@@ -132,7 +167,9 @@ pub fn why(run: &Run, workers: &[WorkerInfo], now: Timestamp) -> Why {
         (RunState::Waiting, waits) if run.due_at.is_some_and(|due| due > now) => {
             until(run, waits.as_ref(), now)
         }
-        _ if is_served(run, &live) => Why::NextInLine,
+        _ if is_served(run, &live) => {
+            used.and_then(|used| held_back(run, &live, used, now)).unwrap_or(Why::NextInLine)
+        }
         _ => Why::NoWorker { workflow: run.workflow.clone(), queue: run.queue.clone() },
     }
 }
@@ -143,9 +180,35 @@ fn paused(run: &Run) -> Option<Why> {
     Some(Why::Paused { since, by: run.paused_by.clone(), run: run.id })
 }
 
+/// What in its queue holds a queued run back.
+fn held_back(run: &Run, live: &[&WorkerInfo], used: &QueueUse, now: Timestamp) -> Option<Why> {
+    let (queue, limits) = (run.queue.clone(), used.queue.limits);
+    if let Some(since) = used.queue.paused_at {
+        return Some(Why::QueuePaused { queue, since });
+    }
+    if let Some(limit) = limits.concurrency.map(u64::from).filter(|limit| used.running >= *limit) {
+        return Some(Why::QueueFull { queue, running: used.running, limit });
+    }
+    if let (Some(limit), Some(lane)) = (limits.per_lane.map(u64::from), run.lane.clone())
+        && used.lane_running >= limit
+    {
+        return Some(Why::LaneFull { queue, lane, running: used.lane_running, limit });
+    }
+    if let Some(at) = used.rate_until.filter(|at| *at > now) {
+        return Some(Why::until("the rate limit of its queue".to_owned(), at, now));
+    }
+    let limit = limits.per_worker.map(u64::from)?;
+    let held = |worker: &WorkerInfo| {
+        used.held.iter().find(|(id, _)| *id == worker.id).map_or(0, |(_, held)| *held)
+    };
+    let mut serving = live.iter().filter(|worker| serves(worker, run));
+    serving.all(|worker| held(worker) >= limit).then_some(Why::WorkersFull { queue, limit })
+}
+
 fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
     let what = match waits {
         Some(Waits::Start) => "its start time".to_owned(),
+        Some(Waits::Debounce) => "further starts with its key (it is debounced)".to_owned(),
         Some(Waits::Timer { step }) => format!("the timer {step:?}"),
         Some(Waits::Retry { step, try_number }) => match step_id::undone_by(step) {
             Some(of) => format!("try {try_number} of undoing step {of:?}"),
@@ -161,17 +224,24 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
         }
         _ => "its time".to_owned(),
     };
-    let at = run.due_at.unwrap_or(now);
-    let in_ms = u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX);
-    Why::Until { what, at, in_ms }
+    Why::until(what, run.due_at.unwrap_or(now), now)
 }
 
 fn is_served(run: &Run, live: &[&WorkerInfo]) -> bool {
-    live.iter().any(|worker| {
-        worker.queues.contains(&run.queue)
-            && worker.workflows.contains(&run.workflow)
-            && (run.cancel_at.is_some() || !run.stuck_builds.contains(&worker.build))
-    })
+    live.iter().any(|worker| serves(worker, run))
+}
+
+fn serves(worker: &WorkerInfo, run: &Run) -> bool {
+    worker.queues.contains(&run.queue)
+        && worker.workflows.contains(&run.workflow)
+        && (run.cancel_at.is_some() || !run.stuck_builds.contains(&worker.build))
+}
+
+impl Why {
+    fn until(what: String, at: Timestamp, now: Timestamp) -> Self {
+        let in_ms = u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX);
+        Why::Until { what, at, in_ms }
+    }
 }
 
 impl fmt::Display for Why {
@@ -197,6 +267,20 @@ impl fmt::Display for Why {
             Why::NoWorker { workflow, queue } => {
                 write!(f, "No live worker serves workflow {workflow:?} on queue {queue:?}.")
             }
+            Why::QueuePaused { queue, since } => {
+                write!(f, "Its queue {queue:?} is paused, since {since}.")
+            }
+            Why::QueueFull { queue, running, limit } => {
+                write!(f, "Its queue {queue:?} is full: {running} of {limit} runs are running.")
+            }
+            Why::WorkersFull { queue, limit } => write!(
+                f,
+                "Every worker that serves it has {limit} runs of queue {queue:?}, as many as it may."
+            ),
+            Why::LaneFull { queue, lane, running, limit } => write!(
+                f,
+                "Its lane {lane:?} of queue {queue:?} is full: {running} of {limit} runs are running."
+            ),
             Why::Until { what, at, in_ms } => {
                 let rest = std::time::Duration::from_secs(in_ms.div_ceil(1000));
                 let rest = humantime::format_duration(rest);
@@ -226,7 +310,7 @@ impl fmt::Display for Why {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Json, RunId, WorkerId};
+    use crate::{Json, Queue, QueueLimits, RunId, WorkerId};
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -250,7 +334,7 @@ mod tests {
     }
 
     fn said(run: &Run, workers: &[WorkerInfo]) -> String {
-        why(run, workers, NOW).to_string()
+        why(run, workers, None, NOW).to_string()
     }
 
     #[test]
@@ -304,6 +388,41 @@ mod tests {
         assert!(waits(stuck, None).starts_with("It is stuck (crash_loop): why."));
         let due = waits(Waits::Start, Some(999_000));
         assert!(due.starts_with("No live worker serves"), "a time that has come is no reason");
+    }
+
+    #[test]
+    fn every_limit_of_a_queue_is_told() {
+        let waits = |used: &QueueUse| {
+            let laned = Run { lane: Some("acme".to_owned()), ..run(RunState::Queued) };
+            why(&laned, &[worker(1_000_001)], Some(used), NOW).to_string()
+        };
+        let queue = |limits| QueueUse {
+            queue: Queue { limits, ..Queue::named("default") },
+            running: 2,
+            lane_running: 1,
+            held: vec![(WorkerId::from_u128(7), 2)],
+            rate_until: Some(Timestamp::from_millis(1_005_000)),
+        };
+        let limits = QueueLimits { concurrency: Some(2), ..QueueLimits::default() };
+        let full = "Its queue \"default\" is full: 2 of 2 runs are running.";
+        assert_eq!(waits(&queue(limits)), full);
+        let limits = QueueLimits { per_lane: Some(1), ..QueueLimits::default() };
+        let full = "Its lane \"acme\" of queue \"default\" is full: 1 of 1 runs are running.";
+        assert_eq!(waits(&queue(limits)), full);
+        let rate =
+            "It waits for the rate limit of its queue, until 1970-01-01T00:16:45.000Z (in 5s).";
+        assert_eq!(waits(&queue(QueueLimits::default())), rate);
+        let limits = QueueLimits { per_worker: Some(2), ..QueueLimits::default() };
+        let full =
+            "Every worker that serves it has 2 runs of queue \"default\", as many as it may.";
+        let calm = QueueUse { rate_until: None, ..queue(limits) };
+        assert_eq!(waits(&calm), full);
+        let mut paused = calm.clone();
+        paused.queue.paused_at = Some(NOW);
+        let since = "Its queue \"default\" is paused, since 1970-01-01T00:16:40.000Z.";
+        assert_eq!(waits(&paused), since);
+        let room = QueueUse { held: Vec::new(), ..calm };
+        assert_eq!(waits(&room), "It is due; a worker that serves it is up.");
     }
 
     #[test]

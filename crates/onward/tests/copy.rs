@@ -517,3 +517,59 @@ async fn a_schedule_that_changes_or_goes_meanwhile_is_noticed() {
         assert_eq!(error.code(), Code::StoreChanged, "{error}");
     }
 }
+
+#[tokio::test]
+async fn queues_and_lanes_are_copied_and_compared() {
+    let (from, to) = two().await;
+    let (source, copy_of) = (from.store.queues().unwrap(), to.store.queues().unwrap());
+    let limits = onward::QueueLimits { per_lane: Some(1), ..Default::default() };
+    let put = |limits| onward::store::PutQueue { name: "ocr".to_owned(), limits };
+    source.put_queue(put(limits)).await.unwrap();
+    source.pause_queue("mail".to_owned()).await.unwrap();
+    let laned = onward::store::NewRun {
+        queue: "ocr".to_owned(),
+        lane: Some("acme".to_owned()),
+        ..new_run()
+    };
+    let run = from.start(laned).await;
+    from.pass(60_000);
+
+    let dry = onward(&from).copy_to(&onward(&to)).dry_run().await.unwrap();
+    assert_eq!(dry.queues, 2);
+    assert!(to.snapshot().await.queues.is_empty());
+    let copied = copy(&from, &to).await.unwrap();
+    assert!(copied.verified);
+    assert_eq!((copied.copied, copied.queues), (1, 2));
+    assert_eq!(to.snapshot().await.queues, from.snapshot().await.queues);
+    assert_eq!(to.run(run).await.lane.as_deref(), Some("acme"));
+    assert_eq!(copy(&from, &to).await.unwrap().copied, 0, "again, and nothing is new");
+
+    let other = onward::QueueLimits { concurrency: Some(2), ..limits };
+    copy_of.put_queue(put(other)).await.unwrap();
+    let error = copy(&from, &to).await.unwrap_err();
+    assert_eq!(error.code(), Code::CopyConflict);
+    assert!(error.to_string().contains("queue \"ocr\""), "{error}");
+}
+
+#[tokio::test]
+async fn a_queue_that_changes_or_goes_meanwhile_is_noticed() {
+    for cleared in [false, true] {
+        let (from, to) = two().await;
+        let source = from.store.clone();
+        source.queues().unwrap().pause_queue("ocr".to_owned()).await.unwrap();
+        from.start(new_run()).await;
+        // The first pass has copied it when the second begins.
+        let refused = copy_while(&from, &to, move |pass| {
+            let queues = source.queues().unwrap();
+            let limits = onward::QueueLimits { concurrency: Some(1), ..Default::default() };
+            let put = onward::store::PutQueue { name: "ocr".to_owned(), limits };
+            match (pass, cleared) {
+                (2, true) => drop(queues.clear_queue("ocr".to_owned())),
+                (2, false) => drop(queues.put_queue(put)),
+                _ => {}
+            }
+        });
+        let error = refused.await.unwrap_err();
+        assert_eq!(error.code(), Code::StoreChanged, "{error}");
+    }
+}

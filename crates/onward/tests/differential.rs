@@ -166,6 +166,8 @@ async fn play(world: &mut World, stage: &Stage, story: Vec<Scene>) {
                     calls.append(&mut world.after_death(place));
                 }
             }
+            // What was granted, and whose turn is next, is not copied.
+            Scene::Limit { .. } => {}
             scene => {
                 make(world, stage, std::mem::take(&mut calls)).await;
                 calls.extend(world.call(stage, &scene).await);

@@ -26,6 +26,7 @@ fn new_run() -> NewRun {
         id: RunId::new(),
         workflow: WORKFLOW.to_owned(),
         queue: "default".to_owned(),
+        lane: None,
         priority: 0,
         input: json("{}"),
         key: None,
@@ -663,6 +664,12 @@ fn hot_statements_walk_their_own_indexes() {
         ("sweep_progress", "onward_records_step"),
         ("retry_void", "onward_records"),
         ("export_duplicates", "onward_duplicates_run"),
+        ("claim_running", "onward_runs_slots"),
+        ("claim_lane_running", "onward_runs_slots"),
+        ("claim_lane_after", "onward_runs_lanes"),
+        ("claim_lane_first", "onward_runs_lanes"),
+        ("claim_laneless", "onward_runs_queued"),
+        ("start_duplicate_there", "onward_duplicates_run"),
     ];
     for (name, index) in plans {
         let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));

@@ -82,6 +82,9 @@ impl Shown {
         let key = |key: &String| fact("key", text::line(key).into());
         run.key.iter().for_each(key);
         fact("queue", format!("{}, priority {}", text::line(&run.queue), run.priority).into());
+        if let Some(lane) = &run.lane {
+            fact("lane", text::line(lane).into());
+        }
         for (name, value) in &run.tags {
             fact("tag", text::line(&format!("{name}={value}")).into());
         }

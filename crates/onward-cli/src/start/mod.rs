@@ -45,6 +45,16 @@ pub(crate) struct StartArgs {
     // The conflicts too: clap waives a required flag that conflicts with one that is given.
     #[arg(long, value_name = "FIELD", requires = "from", conflicts_with_all = ["input", "key"])]
     key_field: Option<String>,
+    /// Begins when no further start with its key has come for this long, with the last input
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, requires = "key")]
+    #[arg(conflicts_with_all = ["throttle", "delay", "at"])]
+    debounce: Option<Duration>,
+    /// Begins no later than this long after the first start, however many follow
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, requires = "debounce")]
+    debounce_max: Option<Duration>,
+    /// Gives the run that was started with its key in this time, whatever its input
+    #[arg(long, value_name = "DURATION", value_parser = args::duration, requires = "key")]
+    throttle: Option<Duration>,
     #[command(flatten)]
     options: Options,
 }
@@ -61,6 +71,9 @@ struct Options {
     /// The queue it is routed by
     #[arg(long, default_value = QUEUE_DEFAULT)]
     queue: String,
+    /// The lane of its queue that it is in, where the queue has a limit for each
+    #[arg(long, value_name = "NAME")]
+    lane: Option<String>,
     /// Higher is claimed first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
@@ -98,6 +111,9 @@ macro_rules! with_options {
             .on_conflict(options.on_conflict.into())
             .queue(options.queue.as_str())
             .priority(options.priority);
+        if let Some(lane) = &options.lane {
+            start = start.lane(lane);
+        }
         if let Some(ttl) = options.key_ttl {
             start = start.key_ttl(ttl);
         }
@@ -133,7 +149,7 @@ impl StartArgs {
         if let Some(key) = &self.key {
             start = start.key(key.as_str());
         }
-        let handle = with_options!(start, &self.options).await?;
+        let handle = self.gathered(with_options!(start, &self.options)).await?;
         let run = handle.status().await?;
         output::print_runs(global.output, &[run], output::now(&onward))?;
         let why = handle.why().await?;
@@ -141,6 +157,21 @@ impl StartArgs {
             print_note(&text::line(&why.to_string()));
         }
         Ok(Exit::Ok)
+    }
+}
+
+impl StartArgs {
+    fn gathered<O>(&self, mut start: onward::Start<O>) -> onward::Start<O> {
+        if let Some(quiet) = self.debounce {
+            start = start.debounce(quiet);
+        }
+        if let Some(total) = self.debounce_max {
+            start = start.debounce_max(total);
+        }
+        if let Some(period) = self.throttle {
+            start = start.throttle(period);
+        }
+        start
     }
 }
 

@@ -1,6 +1,6 @@
 //! Copying a store into another: for when one machine is no longer enough.
 //!
-//! Owns: [`CopyTo`]: that nobody serves either store, that every run and every schedule is taken
+//! Owns: [`CopyTo`]: that nobody serves either store, that every run, schedule and queue is taken
 //! along, and that this was counted. Never changes the source, and never what is in the destination.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX, SCHEDULES_DUE_MAX};
 use crate::store::{
-    self, Conflict, Import, ImportSchedule, Imported, Portable, ScheduleImported, Stats, Store,
-    WholeRun, WorkerInfo,
+    self, Conflict, Import, ImportQueue, ImportSchedule, Imported, Portable, QueueImported,
+    ScheduleImported, Stats, Store, WholeRun, WorkerInfo,
 };
 use crate::{Code, Error, RunId, RunState, Timestamp};
 
@@ -64,6 +64,8 @@ pub struct Copied {
     pub duplicates: u64,
     /// Schedules of the source, all of which are in the destination.
     pub schedules: u64,
+    /// Queues of the source that have limits or are paused, all of which are so in the destination.
+    pub queues: u64,
     /// Bytes of payload of all this.
     pub bytes: u64,
     /// Workers of the source that are not marked lost, but whose lease has expired: they were
@@ -81,6 +83,8 @@ struct Pass {
     imported: Imported,
     /// Schedules that were added.
     schedules_new: u64,
+    /// Queues that were set up.
+    queues_new: u64,
     /// Runs by state, as they stand in the source.
     states: BTreeMap<RunState, u64>,
     copied: Copied,
@@ -109,7 +113,7 @@ impl CopyTo {
         let before = unserved(self.from.as_ref(), "source").await?;
         unserved(self.to.as_ref(), "destination").await?;
         let total = before.runs.values().sum();
-        let (mut copied, mut existing, mut schedules) = (0, 0, 0);
+        let (mut copied, mut existing, mut schedules, mut queues) = (0, 0, 0, 0);
         for number in 1..=COPY_PASSES_MAX {
             let mut pass = self.pass(number, total).await?;
             self.copy_keys(&mut pass).await?;
@@ -119,6 +123,11 @@ impl CopyTo {
                 return Err(Error::new(Code::StoreChanged).about(about));
             }
             schedules = pass.copied.schedules;
+            if pass.copied.queues < queues {
+                let about = "limits were taken from a queue of the source meanwhile";
+                return Err(Error::new(Code::StoreChanged).about(about));
+            }
+            queues = pass.copied.queues;
             if number == 1 {
                 existing = pass.imported.there;
             }
@@ -127,7 +136,7 @@ impl CopyTo {
             if self.dry_run {
                 return Ok(done);
             }
-            let nothing_new = pass.imported.new == 0 && pass.schedules_new == 0;
+            let nothing_new = pass.imported.new == 0 && pass.schedules_new + pass.queues_new == 0;
             if nothing_new && !pass.new_keys {
                 unserved(self.to.as_ref(), "destination").await?;
                 let after = unserved(self.from.as_ref(), "source").await?;
@@ -158,6 +167,7 @@ impl CopyTo {
             }
         }
         self.copy_schedules(&mut pass).await?;
+        self.copy_queues(&mut pass).await?;
         Ok(pass)
     }
 
@@ -182,6 +192,27 @@ impl CopyTo {
 }
 
 impl CopyTo {
+    /// Goes through the queues of the source that are set up. What was granted within a rate stays
+    /// behind: nobody serves either store meanwhile.
+    async fn copy_queues(&mut self, pass: &mut Pass) -> Result<(), Error> {
+        let Some(from) = self.from.queues() else { return Ok(()) };
+        let mut after = None;
+        loop {
+            let page = from.list_queues(after.take(), COPY_BATCH_MAX).await?;
+            after = page.queues.last().map(|counts| counts.queue.name.clone());
+            let queues = page.queues.into_iter().map(|counts| counts.queue);
+            for queue in queues.filter(crate::Queue::is_limited) {
+                pass.copied.queues += 1;
+                let import = ImportQueue { queue, dry_run: self.dry_run };
+                let imported = take_in_queue(self.to.as_ref(), import, pass.number).await?;
+                pass.queues_new += u64::from(imported == QueueImported::New);
+            }
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
     /// Goes through the step keys of the source, as `pass` does through its runs. Those that came
     /// second with a key are counted, and their details are left behind.
     async fn copy_keys(&mut self, pass: &mut Pass) -> Result<(), Error> {
@@ -318,6 +349,27 @@ async fn take_in_schedule(
         }
         ScheduleImported::Differs => {
             let about = format!("schedule {name:?} was copied, and is no longer the same in both");
+            Err(Error::new(Code::StoreChanged).about(about))
+        }
+        imported => Ok(imported),
+    }
+}
+
+/// Imports a queue, and says in the terms of a copy why not.
+async fn take_in_queue(
+    to: &dyn Store,
+    import: ImportQueue,
+    pass: u32,
+) -> Result<QueueImported, Error> {
+    let name = import.queue.name.clone();
+    let unsupported = || Error::new(Code::QueuesUnsupported).about(format!("{to:?}"));
+    match to.queues().ok_or_else(unsupported)?.import_queue(import).await? {
+        QueueImported::Differs if pass == 1 => {
+            let about = format!("queue {name:?} is set up otherwise in the destination");
+            Err(Error::new(Code::CopyConflict).about(about))
+        }
+        QueueImported::Differs => {
+            let about = format!("queue {name:?} was copied, and is no longer the same in both");
             Err(Error::new(Code::StoreChanged).about(about))
         }
         imported => Ok(imported),

@@ -193,7 +193,12 @@ impl<O> RunHandle<O> {
     pub async fn why(&self) -> Result<Why, Error> {
         let run = self.status().await?;
         let stats = self.client.store.stats().await?;
-        Ok(why(&run, &stats.workers, self.client.store.clock().now()))
+        let store = self.client.store.as_ref();
+        let used = match store.queues() {
+            Some(queues) => queues.queue_use(run.queue.clone(), run.lane.clone()).await?,
+            None => None,
+        };
+        Ok(why(&run, &stats.workers, used.as_ref(), store.clock().now()))
     }
 
     /// Waits until the run has ended and gives it as it stands then. A run that goes on as

@@ -14,7 +14,7 @@ use crate::store::{Conflict, NewRun, StartAt};
 use crate::{Code, Error, OnConflict, RunId};
 
 const START: &str = "select run::text, how from onward.start_one($1, $2::text::uuid, $3, $4, $5, \
-                     $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+                     $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 
 impl<O> Start<O> {
     /// Starts the run inside a transaction of your own on the store's database: it is there if,
@@ -104,6 +104,7 @@ impl<O> Start<O> {
             .bind(call.new.timeout_ms)
             .bind(&call.tags)
             .bind(&call.new.caller)
+            .bind(&call.new.lane)
             .fetch_one(&mut **transaction)
             .await
             .map_err(|error| Error::new(Code::StoreUnavailable).because(error))?;
@@ -141,6 +142,10 @@ impl Call {
         let (sql, now) = store.inside(START);
         let key = new.key.as_ref();
         let on_conflict = key.map(|key| key.on_conflict).unwrap_or_default();
+        if key.is_some_and(|key| key.gather.is_some()) {
+            let about = "inside a transaction a start is neither debounced nor throttled";
+            return Err(Error::new(Code::InvalidOption).about(about));
+        }
         if matches!(on_conflict, OnConflict::RetryFailed | OnConflict::Replace) {
             let about = "inside a transaction on_conflict is Existing or Reject";
             return Err(Error::new(Code::InvalidOption).about(about));
@@ -169,7 +174,7 @@ impl Call {
         Ok((client, call))
     }
 
-    fn params(&self) -> [(&(dyn ToSql + Sync), Type); 15] {
+    fn params(&self) -> [(&(dyn ToSql + Sync), Type); 16] {
         [
             (&self.now, Type::INT8),
             (&self.id, Type::TEXT),
@@ -186,6 +191,7 @@ impl Call {
             (&self.new.timeout_ms, Type::INT8),
             (&self.tags, Type::TEXT),
             (&self.new.caller, Type::TEXT),
+            (&self.new.lane, Type::TEXT),
         ]
     }
 

@@ -14,6 +14,7 @@ mod inside_postgres;
 mod matching;
 mod once;
 mod open;
+mod queue;
 #[cfg(feature = "schedules")]
 mod schedule;
 mod signal;
@@ -33,6 +34,7 @@ pub use handle::RunHandle;
 pub use matching::{Matching, SteerFailure, SteerMany, Steered};
 pub use once::{Held, Once};
 pub use open::Open;
+pub use queue::{QueueHandle, QueueSetup};
 #[cfg(feature = "schedules")]
 pub use schedule::{Backfill, Backfilled, ScheduleHandle, ScheduleSetup, ScheduleStart};
 pub use signal::SendSignal;

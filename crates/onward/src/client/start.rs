@@ -16,9 +16,10 @@ use super::{Inner, RunHandle, check_names};
 use crate::clock::millis;
 use crate::error::{check_name, check_text};
 use crate::limits::{QUEUE_DEFAULT, TAG_VALUE_BYTES_MAX, TAGS_MAX};
+use crate::store::gather::first_start;
 use crate::store::rules;
 use crate::store::{
-    self, Claimed, End, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
+    self, Claimed, End, Gather, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
 };
 use crate::worker::{Reserved, Shared};
 use crate::{Code, Error, Fingerprint, Json, Key, OnConflict, Run, RunId, RunState, Timestamp};
@@ -52,6 +53,9 @@ pub struct Start<O> {
     input: Result<Json, Error>,
     key: Option<Key>,
     fingerprint: Option<Fingerprint>,
+    debounce: Option<Duration>,
+    debounce_max: Option<Duration>,
+    throttle: Option<Duration>,
     output: std::marker::PhantomData<fn() -> O>,
 }
 
@@ -64,6 +68,7 @@ const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct StartOptions {
     pub(super) queue: String,
+    pub(super) lane: Option<String>,
     pub(super) priority: i32,
     pub(super) key_ttl: Option<Duration>,
     pub(super) on_conflict: OnConflict,
@@ -76,6 +81,7 @@ impl Default for StartOptions {
     fn default() -> Self {
         Self {
             queue: QUEUE_DEFAULT.to_owned(),
+            lane: None,
             priority: 0,
             key_ttl: None,
             on_conflict: OnConflict::default(),
@@ -125,6 +131,13 @@ macro_rules! start_options {
             self
         }
 
+        /// The lane of its queue that it is in, as a tenant's name: where the queue has a limit
+        /// for each lane, lanes take turns.
+        pub fn lane(mut self, lane: impl Into<String>) -> Self {
+            self.options.lane = Some(lane.into());
+            self
+        }
+
         /// Higher is claimed first; 0 unless set.
         pub fn priority(mut self, priority: i32) -> Self {
             self.options.priority = priority;
@@ -149,6 +162,9 @@ impl<O> Start<O> {
             input: Json::of(input),
             key: None,
             fingerprint: None,
+            debounce: None,
+            debounce_max: None,
+            throttle: None,
             output: std::marker::PhantomData,
         }
     }
@@ -168,6 +184,42 @@ impl<O> Start<O> {
         self
     }
 
+    /// Lets the last of many starts with this key win: the run begins when no further start has come
+    /// for this long, with the input of the latest. A start after it has begun makes a new run.
+    /// Needs a key; [`on_conflict`](Start::on_conflict) and [`delay`](Start::delay) say nothing.
+    ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// # use std::time::Duration;
+    /// const REINDEX: Workflow<u32, ()> = Workflow::named("reindex");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let quiet = Duration::from_secs(5);
+    /// let first = onward.start(REINDEX, &1).key("page-7").debounce(quiet).await?;
+    /// let second = onward.start(REINDEX, &2).key("page-7").debounce(quiet).await?;
+    /// assert_eq!(first.id(), second.id());
+    /// assert_eq!(first.status().await?.input.as_str(), "2");
+    /// # Ok(()) }
+    /// ```
+    pub fn debounce(mut self, quiet: Duration) -> Self {
+        self.debounce = Some(quiet);
+        self
+    }
+
+    /// How long after the first start a debounced run begins at the latest, however many follow.
+    pub fn debounce_max(mut self, total: Duration) -> Self {
+        self.debounce_max = Some(total);
+        self
+    }
+
+    /// Lets the first of many starts with this key win: for this long after it, each further one gives
+    /// the same run, whatever its input. Needs a key; [`on_conflict`](Start::on_conflict) says
+    /// nothing.
+    pub fn throttle(mut self, period: Duration) -> Self {
+        self.throttle = Some(period);
+        self
+    }
+
     start_options!();
 
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -175,7 +227,37 @@ impl<O> Start<O> {
         &self.client
     }
 
-    pub(super) fn new_run(self) -> Result<NewRun, Error> {
+    /// How this start is gathered with others of its key.
+    fn gather(&self) -> Result<Option<Gather>, Error> {
+        let wrong = |about: &str| Err(Error::new(Code::InvalidOption).about(about));
+        let gather = match (self.debounce, self.debounce_max, self.throttle) {
+            (None, None, None) => return Ok(None),
+            (Some(quiet), max, None) => {
+                Gather::Debounce { ms: millis(quiet), max_ms: max.map(millis) }
+            }
+            (None, None, Some(period)) => Gather::Throttle { ms: millis(period) },
+            (Some(_), _, Some(_)) => return wrong("a start is debounced or throttled, not both"),
+            (None, Some(_), _) => return wrong("debounce_max is for a start with debounce"),
+        };
+        if self.key.is_none() {
+            return wrong("debounce and throttle go by the key, and this start has none");
+        }
+        Ok(Some(gather))
+    }
+
+    pub(super) fn new_run(mut self) -> Result<NewRun, Error> {
+        let gather = self.gather()?;
+        if let Some(Gather::Debounce { ms, max_ms }) = gather {
+            self.options.start_at = first_start(ms, max_ms);
+        }
+        let mut new = self.into_new_run()?;
+        if let Some(key) = &mut new.key {
+            key.gather = gather;
+        }
+        Ok(new)
+    }
+
+    fn into_new_run(self) -> Result<NewRun, Error> {
         let input = self.input?;
         let key = match self.key {
             Some(key) => Some((key, self.fingerprint.unwrap_or_else(|| input.fingerprint()))),
@@ -325,11 +407,13 @@ impl StartOptions {
             fingerprint,
             ttl_ms: self.key_ttl.map(millis),
             on_conflict: self.on_conflict,
+            gather: None,
         });
         Ok(NewRun {
             id: RunId::new(),
             workflow,
             queue: self.queue.clone(),
+            lane: self.lane.clone(),
             priority: self.priority,
             input,
             key,
@@ -344,6 +428,7 @@ impl StartOptions {
 
     pub(super) fn check(&self, workflow: &str) -> Result<(), Error> {
         check_names(workflow, &self.queue)?;
+        self.lane.as_deref().map_or(Ok(()), |lane| check_name("lane", lane))?;
         self.check_tags()
     }
 

@@ -41,6 +41,7 @@ pub(super) async fn populate(stage: &Stage) {
         .start(NewRun {
             tags: tags.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             queue: "bulk".to_owned(),
+            lane: Some("acme".to_owned()),
             priority: -7,
             timeout_ms: Some(90_000),
             ..new_run()
@@ -144,6 +145,7 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
     run.notes = Notes { progress: Some(progress), log_lines: 2, noted };
     let (parent, step) = (RunId::new(), "$child/full".to_owned());
     run.parent = Some(Parent { run: parent, step, detached: true });
+    run.lane = Some("acme".to_owned());
     run.code_change = Some(CodeChange { build: "b4".to_owned(), unasked, at: stage.in_ms(8) });
     assert_nothing_left_out(stage, &run);
     let lost = Trace { build: "b3".to_owned(), settled: None };

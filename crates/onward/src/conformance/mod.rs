@@ -38,6 +38,7 @@
 )]
 
 mod key_suite;
+mod queue_suite;
 mod sample;
 mod snapshot;
 mod steering_suite;
@@ -54,8 +55,10 @@ pub mod continuation;
 pub mod crash;
 pub mod firing;
 pub mod fork;
+pub mod gather;
 pub mod key;
 pub mod lease;
+pub mod limited;
 pub mod list;
 pub mod lost_answer;
 pub mod note;
@@ -63,6 +66,7 @@ pub mod park;
 pub mod pause;
 pub mod portable;
 pub mod prune;
+pub mod queues;
 pub mod record;
 pub mod replace;
 pub mod retry;
@@ -454,6 +458,7 @@ macro_rules! conformance_suite {
                 full_firing_starts_every_run
             }
         }
+        $crate::queue_conformance_suite!($harness);
     };
 }
 

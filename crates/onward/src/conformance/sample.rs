@@ -14,6 +14,7 @@ pub fn new_run() -> NewRun {
         id: RunId::new(),
         workflow: WORKFLOW.to_owned(),
         queue: QUEUE.to_owned(),
+        lane: None,
         priority: 0,
         input: json(0),
         key: None,
@@ -30,7 +31,7 @@ pub fn new_run() -> NewRun {
 pub fn keyed(key: &str, input: i64, on_conflict: OnConflict) -> NewRun {
     let input = json(input);
     let fingerprint = input.fingerprint();
-    let key = NewKey { key: key.to_owned(), fingerprint, ttl_ms: None, on_conflict };
+    let key = NewKey { key: key.to_owned(), fingerprint, ttl_ms: None, on_conflict, gather: None };
     NewRun { input, key: Some(key), ..new_run() }
 }
 

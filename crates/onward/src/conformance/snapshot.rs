@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Query, Stats, Store, Which};
-use crate::{LogLine, Record, Run, RunId, Schedule};
+use crate::{LogLine, Queue, Record, Run, RunId, Schedule};
 
 /// All that a store shows, to compare.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub keys: BTreeMap<(String, String), Option<RunId>>,
     /// The schedules, by name.
     pub schedules: Vec<Schedule>,
+    /// The queues that are set up, by name.
+    pub queues: Vec<Queue>,
     /// Counts and workers.
     pub stats: Stats,
 }
@@ -53,7 +55,13 @@ impl Snapshot {
             Some(store) => store.list_schedules(None, PAGE_ROWS_MAX).await.unwrap().schedules,
             None => Vec::new(),
         };
-        Self { runs, histories, logs, duplicates, keys, schedules, stats }
+        let queues = match store.queues() {
+            Some(store) => store.list_queues(None, PAGE_ROWS_MAX).await.unwrap().queues,
+            None => Vec::new(),
+        };
+        let queues = queues.into_iter().map(|counts| counts.queue).filter(Queue::is_limited);
+        let queues = queues.collect();
+        Self { runs, histories, logs, duplicates, keys, schedules, queues, stats }
     }
 
     /// The same without the workers, which are no part of a copy.

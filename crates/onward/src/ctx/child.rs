@@ -46,6 +46,7 @@ impl<O: DeserializeOwned> StartChild<O> {
             id: RunId::derived(board.run, &name),
             workflow: workflow.to_owned(),
             queue: QUEUE_DEFAULT.to_owned(),
+            lane: None,
             priority: 0,
             input,
             key: None,
@@ -69,6 +70,11 @@ impl<O: DeserializeOwned> StartChild<O> {
     /// The queue it is routed by; `default` unless set.
     pub fn queue(self, queue: impl Into<String>) -> Self {
         self.with(|new| new.queue = queue.into())
+    }
+
+    /// The lane of its queue that it is in, where the queue has a limit for each.
+    pub fn lane(self, lane: impl Into<String>) -> Self {
+        self.with(|new| new.lane = Some(lane.into()))
     }
 
     /// Higher is claimed first; 0 unless set.

@@ -137,11 +137,17 @@ codes! {
     SchedulesUnsupported = "schedules_unsupported", false,
         "This store does not keep schedules.";
 
+    // Queues.
+    QueuesFull = "queues_full", false,
+        "A thousand queues have limits or are paused, as many as may be. Clear some, or use lanes.";
+    QueuesUnsupported = "queues_unsupported", false,
+        "The queues of this store cannot be limited or paused.";
+
     // Copying a store.
     StoreServed = "store_served", false,
         "A live worker serves a store that is to be copied. Stop all workers and callers, then copy.";
     CopyConflict = "copy_conflict", false,
-        "The destination has this run or schedule and it differs, or has its key for another run. Nothing of it was changed.";
+        "The destination has this run, schedule or queue and it differs, or has its key for another run. Nothing of it was changed.";
     StoreChanged = "store_changed", false,
         "A store changed while it was copied. Stop workers and callers, and copy into an empty one.";
     CopyUnsupported = "copy_unsupported", false,

@@ -173,6 +173,7 @@ impl From<Conflict> for Error {
             Conflict::KeyHeld { run, holder } => {
                 Self::new(Code::CopyConflict).of_run(run).about(format!("run {holder} has its key"))
             }
+            Conflict::QueuesFull => Self::new(Code::QueuesFull),
             Conflict::StepKeyDiffers => Self::new(Code::CopyConflict),
             Conflict::Record { run } => Self::new(Code::HistoryMismatch).of_run(run),
         }

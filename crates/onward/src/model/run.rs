@@ -110,6 +110,8 @@ pub enum OnConflict {
 pub enum Waits {
     /// The time it was told to start at.
     Start,
+    /// That no other start with its key comes for a while: it is debounced.
+    Debounce,
     /// A timer of the workflow.
     Timer {
         /// The timer's step name.
@@ -236,6 +238,8 @@ pub struct Run {
     pub forked_from: Option<RunId>,
     /// What its own code has noted on it.
     pub notes: Notes,
+    /// The lane of its queue that it is in.
+    pub lane: Option<String>,
 }
 
 /// The run that started another as its child.
@@ -299,6 +303,7 @@ impl Run {
             parent: None,
             forked_from: None,
             notes: Notes::default(),
+            lane: None,
         }
     }
 

@@ -7,7 +7,9 @@
 
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod column;
+pub(crate) mod gather;
 mod hub;
+pub(crate) mod limited;
 #[cfg(any(feature = "conformance", feature = "testing"))]
 pub(crate) mod lossy;
 mod memory;
@@ -15,6 +17,7 @@ pub(crate) mod notebook;
 mod portable;
 #[cfg(feature = "postgres")]
 mod postgres;
+pub(crate) mod queues;
 #[cfg(feature = "redis")]
 mod redis;
 pub(crate) mod rules;
@@ -34,6 +37,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use gather::Gather;
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
 pub use notebook::{LogPage, Note, Notebook};
@@ -42,6 +46,7 @@ pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 pub(crate) use postgres::signal_said;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
+pub use queues::{ImportQueue, PutQueue, QueueImported, QueuePage, Queues};
 #[cfg(feature = "redis")]
 pub use redis::{RedisKeys, RedisOptions};
 pub use schedules::{
@@ -215,6 +220,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn notebook(&self) -> Option<&dyn Notebook> {
         None
     }
+
+    /// The store as one whose queues can have limits, if they can. No I/O.
+    fn queues(&self) -> Option<&dyn Queues> {
+        None
+    }
 }
 
 /// What a store could not do. A variant exists only where the engine goes another way.
@@ -293,6 +303,8 @@ pub enum Conflict {
         /// The run that has the key.
         holder: RunId,
     },
+    /// As many queues are set up as may be.
+    QueuesFull,
     /// A step key to add is there, and is not the same.
     StepKeyDiffers,
     /// The holder itself wrote another record there, or would go on as a run that is there: a
@@ -355,6 +367,7 @@ impl fmt::Display for Conflict {
             Conflict::KeyHeld { run, holder } => {
                 write!(f, "run {holder} has the key of run {run}")
             }
+            Conflict::QueuesFull => f.write_str("too many queues are set up"),
             Conflict::StepKeyDiffers => f.write_str("the step key is there, and differs"),
             Conflict::Record { run } => write!(f, "run {run} has another record there"),
         }

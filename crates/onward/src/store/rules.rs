@@ -14,7 +14,7 @@ use crate::{
     WorkerId,
 };
 
-use super::{Conflict, Error, NewParent, NewRun, StartAt, Started, StartedHow};
+use super::{Conflict, Error, NewParent, NewRun, StartAt, Started, StartedHow, gather};
 
 /// A record's slot among those of its step: one for what ends it, one for each other. A slot is
 /// filled once, so a step ends once. A voided record frees the slot of the end.
@@ -120,6 +120,10 @@ pub(crate) enum KeyMet {
     Retry,
     /// End that run and give its key to the new one.
     Replace,
+    /// Let that run begin later, with the input of the new start.
+    Later,
+    /// Let that run be, and start a new one that takes the key.
+    Fresh,
     /// Refuse: another input.
     OtherInput,
     /// Refuse: in use.
@@ -148,7 +152,8 @@ impl KeyMet {
         let run = holder.id;
         let there = |how| Ok(Started { run, how, at: holder.created_at });
         match self {
-            KeyMet::Existing => there(StartedHow::Existing),
+            KeyMet::Existing | KeyMet::Later => there(StartedHow::Existing),
+            KeyMet::Fresh => Ok(Started { run: new, how: StartedHow::New, at: now }),
             KeyMet::Retry => there(StartedHow::Retried),
             KeyMet::Replace => Ok(Started { run: new, how: StartedHow::Replaced(run), at: now }),
             KeyMet::OtherInput => Err(Error::Conflict(Conflict::KeyInput { run })),
@@ -279,7 +284,7 @@ pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run 
         }
         None => {
             let (state, waits_for) = state_at_start(start, now);
-            (state, waits_for, Some(start))
+            (state, waits_for.map(|waits| gather::waits_at_start(new, waits)), Some(start))
         }
     };
     Run {
@@ -292,6 +297,7 @@ pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run 
         queue: new.queue.clone(),
         priority: new.priority,
         parent: new.parent.as_ref().map(parent),
+        lane: new.lane.clone().filter(|lane| !lane.is_empty()),
         ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), now)
     }
 }
@@ -313,6 +319,7 @@ pub(crate) fn continuation(old: Run, next: RunId, input: Json, now: Timestamp) -
         continued_from: Some(old.id),
         successor: old.successor,
         parent: old.parent,
+        lane: old.lane,
         ..Run::fresh(next, old.workflow, input, now)
     }
 }

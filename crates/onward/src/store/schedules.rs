@@ -334,6 +334,7 @@ pub(crate) fn run_of(schedule: &Schedule, occurrence: &NewOccurrence, caller: &s
         id: occurrence.run,
         workflow: schedule.workflow.clone(),
         queue: schedule.queue.clone(),
+        lane: None,
         priority: schedule.priority,
         input: schedule.input.clone(),
         key: Some(NewKey {
@@ -341,6 +342,7 @@ pub(crate) fn run_of(schedule: &Schedule, occurrence: &NewOccurrence, caller: &s
             fingerprint: schedule.input.fingerprint(),
             ttl_ms: None,
             on_conflict: OnConflict::Existing,
+            gather: None,
         }),
         start_at: StartAt::Now,
         timeout_ms: schedule.timeout_ms,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Mark, Signal};
+use super::{Gather, Mark, Signal};
 use crate::clock::millis;
 use crate::json::Fingerprint;
 use crate::limits::PRUNE_BATCH_MAX;
@@ -36,6 +36,8 @@ pub struct NewRun {
     pub workflow: String,
     /// The queue.
     pub queue: String,
+    /// The lane of the queue, where the queue has a limit for each.
+    pub lane: Option<String>,
     /// Higher is claimed first.
     pub priority: i32,
     /// What it is started with.
@@ -89,6 +91,8 @@ pub struct NewKey {
     pub ttl_ms: Option<i64>,
     /// What to do when it is in use.
     pub on_conflict: OnConflict,
+    /// How starts that come soon after one another become one run; `on_conflict` says nothing then.
+    pub gather: Option<Gather>,
 }
 
 /// When a run may first be claimed.
@@ -181,12 +185,14 @@ pub struct Claims {
     pub runs: Vec<Claimed>,
     /// The worker's running runs that somebody asked to end, or paused.
     pub marks: Vec<Mark>,
-    /// When the next waiting run of any queue wakes, or when the next claim would look where this one
-    /// did not.
+    /// When the next waiting run of any queue wakes, or the rate of a queue allows the next run, or when
+    /// the next claim would look where this one did not.
     pub next_due: Option<Timestamp>,
-    /// Whether more runs that this worker serves are queued.
+    /// Whether more runs that this worker serves are queued, and the limits of their queues let it
+    /// take one.
     pub more: bool,
-    /// Whether a suspect that this worker serves is queued.
+    /// Whether a suspect that this worker serves is queued, and the limits of its queue let it be
+    /// taken.
     pub suspect: bool,
 }
 

@@ -200,12 +200,17 @@ async fn keep(keeper: Arc<Timekeeper>, store: Arc<dyn Store>) {
 async fn what_it_waits_for(store: &dyn Store) -> Result<String, store::Error> {
     let query = Query { limit: PAGE_ROWS_MAX, ..Query::default() };
     let (page, stats) = (store.list(query).await?, store.stats().await?);
-    let open = page.runs.iter().filter(|run| !run.state.is_final()).map(|run| {
-        let reason = why(run, &stats.workers, store.clock().now());
-        format!("\n  run {} of {:?}: {reason}", run.id, run.workflow)
-    });
     let head = "onward::testing: the test waits for a run, and no time is set for anything:";
-    Ok(head.to_owned() + &open.collect::<String>())
+    let mut text = head.to_owned();
+    for run in page.runs.iter().filter(|run| !run.state.is_final()) {
+        let used = match store.queues() {
+            Some(queues) => queues.queue_use(run.queue.clone(), run.lane.clone()).await?,
+            None => None,
+        };
+        let reason = why(run, &stats.workers, used.as_ref(), store.clock().now());
+        text += &format!("\n  run {} of {:?}: {reason}", run.id, run.workflow);
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -121,6 +121,7 @@ impl Stage<'_> {
             id: self.script.run,
             workflow: self.script.workflow.clone(),
             queue: QUEUE_DEFAULT.to_owned(),
+            lane: None,
             priority: 0,
             input: self.script.input.clone(),
             key: None,

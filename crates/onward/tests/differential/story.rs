@@ -3,8 +3,8 @@
 //! Owns: which scenes there are and how often they come. Numbers in a scene are chosen from
 //! whatever is there when it is played, so that a shortened story still makes sense.
 
-use onward::store::{ClaimMode, ExpiredLeases};
-use onward::{OnConflict, RunState};
+use onward::store::{ClaimMode, ExpiredLeases, Gather};
+use onward::{OnConflict, QueueLimits, Rate, RunState};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -67,6 +67,12 @@ pub(crate) enum Scene {
         limit: usize,
         dry_run: bool,
     },
+    /// A queue gets other limits, or is paused.
+    Limit {
+        queue: usize,
+        limits: QueueLimits,
+        paused: bool,
+    },
     Pass(u64),
     /// The latest call again, as after a lost answer.
     Again,
@@ -83,6 +89,8 @@ pub(crate) struct Beginning {
     pub(crate) ttl_ms: Option<i64>,
     pub(crate) workflow: usize,
     pub(crate) queue: usize,
+    pub(crate) lane: Option<usize>,
+    pub(crate) gather: Option<Gather>,
     pub(crate) priority: i32,
     pub(crate) delay_ms: Option<i64>,
     pub(crate) timeout_ms: Option<i64>,
@@ -150,6 +158,7 @@ fn scene() -> impl Strategy<Value = Scene> {
             .prop_map(|(place, times)| Scene::Death { place, times }),
         5 => (place, expired()).prop_map(|(place, expired)| Scene::Sweep { place, expired }),
         1 => prune(),
+        3 => limit(),
         5 => clock().prop_map(Scene::Pass),
         4 => Just(Scene::Again),
         4 => (0..40_usize).prop_map(Scene::Late),
@@ -172,6 +181,8 @@ fn beginning() -> impl Strategy<Value = Beginning> {
         prop_oneof![5 => Just(0_usize), 1 => Just(1)],
         prop_oneof![5 => Just(0_usize), 1 => Just(1)],
         prop_oneof![3 => Just(0), 1 => Just(1), 1 => Just(-1)],
+        prop::option::weighted(0.5, 0..3_usize),
+        prop::option::weighted(0.15, gather()),
     );
     let time = (
         prop::option::weighted(0.2, prop_oneof![Just(0_i64), Just(100), Just(10_000)]),
@@ -180,7 +191,7 @@ fn beginning() -> impl Strategy<Value = Beginning> {
     );
     (key, place, time).prop_map(|(key, place, time)| {
         let (key, input, on_conflict, ttl_ms) = key;
-        let (workflow, queue, priority) = place;
+        let (workflow, queue, priority, lane, gather) = place;
         let (delay_ms, timeout_ms, claimant) = time;
         Beginning {
             key,
@@ -189,11 +200,36 @@ fn beginning() -> impl Strategy<Value = Beginning> {
             ttl_ms,
             workflow,
             queue,
+            lane,
+            gather,
             priority,
             delay_ms,
             timeout_ms,
             claimant,
         }
+    })
+}
+
+fn gather() -> impl Strategy<Value = Gather> {
+    prop_oneof![
+        Just(Gather::Debounce { ms: 100, max_ms: None }),
+        Just(Gather::Debounce { ms: 10_000, max_ms: Some(10_001) }),
+        Just(Gather::Throttle { ms: 5_000 }),
+    ]
+}
+
+fn limit() -> impl Strategy<Value = Scene> {
+    let runs = || prop::option::weighted(0.4, 1..3_u32);
+    let rate = prop::option::weighted(0.3, Just(Rate { count: 2, period_ms: 5_000 }));
+    let limits =
+        (runs(), runs(), rate, runs()).prop_map(|(concurrency, per_worker, rate, per_lane)| {
+            QueueLimits { concurrency, per_worker, rate, per_lane }
+        });
+    let queue = prop_oneof![4 => Just(0_usize), 1 => Just(1)];
+    (queue, limits, prop::bool::weighted(0.1)).prop_map(|(queue, limits, paused)| Scene::Limit {
+        queue,
+        limits,
+        paused,
     })
 }
 

@@ -12,7 +12,8 @@ use onward::conformance::stage::{LEASE_MS, entry, json, new_run};
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::{
     Claim, ClaimMode, Claimant, Claims, End, Error, Filter, Lease, NewKey, NewRun, NewWorker,
-    Prune, Query, Settle, StartAt, Started, StartedHow, Store, Sweep, Swept, Which,
+    Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store, Sweep, Swept,
+    Which,
 };
 use onward::{Code, Entry, Failure, Record, RunId, RunState, Waits, WorkerId};
 
@@ -21,6 +22,7 @@ use crate::story::{Beginning, Choice, Ending, Line, Scene};
 const BUILDS: [&str; 3] = ["build-1", "build-2", "build-3"];
 const WORKFLOWS: [&str; 2] = ["index", "refund"];
 const QUEUES: [&str; 2] = ["default", "slow"];
+const LANES: [&str; 3] = ["acme", "bolt", "coop"];
 const KEYS: [&str; 2] = ["order-1", "order-2"];
 
 /// Past any lease, and past the longest pause of a suspect.
@@ -42,6 +44,9 @@ pub(crate) enum Call {
     Retry(RunId),
     Sweep(Sweep),
     Prune(Prune),
+    Limit(PutQueue),
+    Pause(String),
+    Resume(String),
 }
 
 /// What a store said to a call.
@@ -104,8 +109,15 @@ impl Call {
             Call::Retry(run) => Reply::of(&store.retry(run).await),
             Call::Sweep(sweep) => Reply::of_sweep(store.sweep(sweep).await),
             Call::Prune(prune) => Reply::of(&store.prune(prune).await),
+            Call::Limit(put) => Reply::of(&queues(store).put_queue(put).await),
+            Call::Pause(name) => Reply::of(&queues(store).pause_queue(name).await),
+            Call::Resume(name) => Reply::of(&queues(store).resume_queue(name).await),
         }
     }
+}
+
+fn queues(store: &dyn Store) -> &dyn Queues {
+    store.queues().unwrap()
 }
 
 /// What the engine would know.
@@ -208,6 +220,11 @@ impl World {
                 limit: *limit,
                 dry_run: *dry_run,
             }),
+            Scene::Limit { queue, paused: true, .. } => Call::Pause(QUEUES[*queue].to_owned()),
+            Scene::Limit { queue, limits, .. } if self.tickets % 3 > 0 => {
+                Call::Limit(PutQueue { name: QUEUES[*queue].to_owned(), limits: *limits })
+            }
+            Scene::Limit { queue, .. } => Call::Resume(QUEUES[*queue].to_owned()),
             Scene::Again => match self.calls.last()?.clone() {
                 Call::Claim(claim) => Call::ClaimAgain(claim),
                 call => call,
@@ -271,6 +288,7 @@ impl World {
             fingerprint: input.fingerprint(),
             ttl_ms: beginning.ttl_ms,
             on_conflict: beginning.on_conflict,
+            gather: beginning.gather,
         });
         let claimant = beginning.claimant.map(|place| {
             let (worker, build) = self.workers[place];
@@ -280,6 +298,7 @@ impl World {
             id: RunId::from_u128(self.next_id()),
             workflow: WORKFLOWS[beginning.workflow].to_owned(),
             queue: QUEUES[beginning.queue].to_owned(),
+            lane: beginning.lane.map(|lane| LANES[lane].to_owned()),
             priority: beginning.priority,
             input,
             key,

@@ -279,3 +279,53 @@ async fn a_claim_walks_once_over_what_was_claimed_before() {
     let least = *pages.iter().min().unwrap();
     assert!(least < whole + 60, "{least} pages for a claim, {whole} in the index: {pages:?}");
 }
+
+/// A claim from queues without limits reads nothing that is there for those with: its plan is the one
+/// that it had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_without_limits_pay_nothing_for_those_with() {
+    let reads = rows_read(1_000, 0).await;
+    for index in ["runs_slots", "runs_lanes", "grants_pkey", "queues_pkey"] {
+        assert_eq!(reads[index], 0, "{index}");
+    }
+    assert_eq!((reads["queues as a whole"], reads["grants as a whole"]), (0, 0));
+}
+
+/// The rows that claims read from a queue whose only lane is full, with so many runs queued in it.
+async fn rows_read_beside_a_full_lane(queued: i64) -> Reads {
+    let stage = Stage::apart().await;
+    let store = stage.open().await;
+    let limits = onward::QueueLimits { per_lane: Some(1), ..Default::default() };
+    let put = PutQueue { name: "default".to_owned(), limits };
+    store.queues().unwrap().put_queue(put).await.unwrap();
+    let worker = joined(&store).await;
+    start(&store, NewRun { lane: Some("acme".to_owned()), ..new_run() }).await;
+    claimed(&store, worker, 1).await;
+    drop(store);
+    let raw = stage.raw().await;
+    let sql = format!(
+        "insert into runs (id, state, attempt, wakes, crashes, priority, due_at, workflow, queue,
+             created_at, duplicates, lane)
+         select md5('laned ' || i)::uuid, 'queued', 0, 0, 0, 0, i, 'index', 'default', i, 0, 'acme'
+         from generate_series(1, {queued}) i"
+    );
+    raw.batch_execute(&sql).await.unwrap();
+    raw.batch_execute("vacuum analyze runs").await.unwrap();
+    let before = counted(&stage).await;
+    let store = stage.open().await;
+    for turn in 0..LIVES {
+        let claims = store.claim(claim_of(worker, 10 + turn)).await.unwrap();
+        assert!(claims.runs.is_empty() && !claims.more, "the lane is full");
+    }
+    drop(store);
+    let mut reads = counted(&stage).await;
+    reads.iter_mut().for_each(|(name, rows)| *rows -= before[name]);
+    reads
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_of_a_full_lane_cost_a_claim_nothing() {
+    let (few, many) =
+        (rows_read_beside_a_full_lane(10).await, rows_read_beside_a_full_lane(20_000).await);
+    assert_alike(&few, &many);
+}

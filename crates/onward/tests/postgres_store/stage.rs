@@ -145,6 +145,7 @@ pub(crate) fn new_run() -> NewRun {
         id: RunId::new(),
         workflow: WORKFLOW.to_owned(),
         queue: "default".to_owned(),
+        lane: None,
         priority: 0,
         input: json("{}"),
         key: None,
@@ -165,6 +166,7 @@ pub(crate) fn keyed_run(key: &str) -> NewRun {
         fingerprint: run.input.fingerprint(),
         ttl_ms: None,
         on_conflict: OnConflict::Existing,
+        gather: None,
     };
     NewRun { key: Some(key), ..run }
 }

@@ -11,7 +11,7 @@ fn written(tree: &Tree) -> impl Iterator<Item = &File> {
 
 /// The verbs that have statements. A file is named after its verb and what it does there, so that
 /// one who knows `claim_history.sql` of one store finds `claim_….sql` of another.
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "start",
     "join",
     "renew",
@@ -32,6 +32,7 @@ const VERBS: [&str; 20] = [
     "import",
     "key",
     "schedule",
+    "queue",
 ];
 
 /// The verb that a file is named after.

@@ -1,16 +1,17 @@
-//! What a lossy store has beside the verbs of every run: keys, schedules, whole runs, steering and notes.
+//! What a lossy store has beside the verbs of every run: keys, schedules, queues, whole runs, steering
+//! and notes.
 //!
 //! Owns: handing these on to the store inside, each write to its fate. Never answers one itself, but
 //! where the store inside has no such thing.
 
 use super::LossyStore;
 use crate::store::{
-    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import, ImportSchedule, Imported,
-    KeyAnswer, KeyLease, Keys, Lease, LogPage, Note, Notebook, Pause, Portable, PutSchedule,
-    Resume, ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey, StepKeyPage,
-    TakeKey, Waiter, WholeRun,
+    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import, ImportQueue, ImportSchedule,
+    Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage, Note, Notebook, Pause, Portable, PutQueue,
+    PutSchedule, QueueImported, QueuePage, Queues, Resume, ScheduleImported, SchedulePage, Schedules,
+    SettleKey, Steer, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
 };
-use crate::{Run, RunId, Schedule};
+use crate::{Queue, QueueUse, Run, RunId, Schedule};
 
 impl LossyStore {
     fn on_keys<'a, T: Send + 'a>(
@@ -178,5 +179,58 @@ impl Notebook for LossyStore {
             Some(inner) => inner.log(run, after, limit),
             None => Box::pin(std::future::ready(Err(Error::NotFound))),
         }
+    }
+}
+
+impl LossyStore {
+    fn on_queues<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Queues) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match self.inner.queues() {
+            Some(inner) => verb(inner),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+
+    fn write_queues<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Queues) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        self.write(|| self.on_queues(verb))
+    }
+}
+
+impl Queues for LossyStore {
+    fn put_queue(&self, put: PutQueue) -> Answer<'_, Queue> {
+        self.write_queues(|inner| inner.put_queue(put))
+    }
+
+    fn pause_queue(&self, name: String) -> Answer<'_, Queue> {
+        self.write_queues(|inner| inner.pause_queue(name))
+    }
+
+    fn resume_queue(&self, name: String) -> Answer<'_, Queue> {
+        self.write_queues(|inner| inner.resume_queue(name))
+    }
+
+    fn clear_queue(&self, name: String) -> Answer<'_, bool> {
+        self.write_queues(|inner| inner.clear_queue(name))
+    }
+
+    fn get_queue(&self, name: String) -> Answer<'_, Option<Queue>> {
+        self.on_queues(|inner| inner.get_queue(name))
+    }
+
+    fn list_queues(&self, after: Option<String>, limit: usize) -> Answer<'_, QueuePage> {
+        self.on_queues(|inner| inner.list_queues(after, limit))
+    }
+
+    fn queue_use(&self, name: String, lane: Option<String>) -> Answer<'_, Option<QueueUse>> {
+        self.on_queues(|inner| inner.queue_use(name, lane))
+    }
+
+    fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported> {
+        self.write_queues(|inner| inner.import_queue(import))
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::{
     Answer, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun, NewSignal,
-    NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules, Settle,
+    NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues, RunPage, Schedules, Settle,
     Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept, Topic, Transact, Transacted,
     Waiter, Which,
 };
@@ -410,6 +410,11 @@ impl Store for LossyStore {
 
     fn portable(&self) -> Option<&dyn Portable> {
         self.inner.portable()?;
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
+        self.inner.queues()?;
         Some(self)
     }
 

@@ -15,14 +15,16 @@ pub(super) fn claim(state: &mut State, claim: &Claim, now: Timestamp) -> Result<
     if runs.is_empty() {
         runs = take(state, claim, now);
     }
+    let left = queues::left(state, claim, now);
     let live = state.runs.values().map(|row| &row.run);
     let waiting = live.clone().filter(|run| run.state == RunState::Waiting);
+    let free = live.filter(|run| !state.queues.contains_key(&run.queue));
     Ok(Claims {
         runs,
         marks: marks(state, claim.worker),
-        next_due: waiting.filter_map(|run| run.due_at).min(),
-        more: live.clone().any(|run| fits(claim, ClaimMode::Ordinary, run)),
-        suspect: live.clone().any(|run| fits(claim, ClaimMode::Suspect, run)),
+        next_due: waiting.filter_map(|run| run.due_at).chain(left.look_at).min(),
+        more: left.more || free.clone().any(|run| fits(claim, ClaimMode::Ordinary, run)),
+        suspect: left.suspect || free.clone().any(|run| fits(claim, ClaimMode::Suspect, run)),
     })
 }
 
@@ -54,16 +56,19 @@ fn taken_before(state: &State, claim: &Claim) -> Vec<Claimed> {
 }
 
 fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
-    let mut queued: Vec<_> = (state.runs.values())
-        .map(|row| &row.run)
-        .filter(|run| fits(claim, claim.mode, run))
-        .map(|run| (-i64::from(run.priority), run.due_at, run.id))
-        .collect();
-    queued.sort();
     let limit = match claim.mode {
         ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
         ClaimMode::Suspect => claim.limit.min(1),
     };
+    let limited = queues::choose(state, claim, limit, now);
+    let mut queued: Vec<_> = (state.runs.values())
+        .map(|row| &row.run)
+        .filter(|run| !state.queues.contains_key(&run.queue))
+        .filter(|run| fits(claim, claim.mode, run))
+        .chain(limited.iter().filter_map(|run| Some(&state.runs.get(run)?.run)))
+        .map(place)
+        .collect();
+    queued.sort();
     let mut runs = Vec::new();
     let mut bytes = 0;
     for (_, _, run) in queued.into_iter().take(limit) {
@@ -76,11 +81,17 @@ fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
             break;
         }
     }
+    queues::note(state, &runs, &limited, now);
     runs
 }
 
+/// A run's place in the order of claims.
+pub(super) fn place(run: &Run) -> (i64, Option<Timestamp>, RunId) {
+    (-i64::from(run.priority), run.due_at, run.id)
+}
+
 /// Whether this claim, in this mode, may take this run.
-fn fits(claim: &Claim, mode: ClaimMode, run: &Run) -> bool {
+pub(super) fn fits(claim: &Claim, mode: ClaimMode, run: &Run) -> bool {
     let kept_off = run.cancel_at.is_none() && run.stuck_builds.contains(&claim.build);
     run.state == RunState::Queued
         && run.paused_at.is_none()

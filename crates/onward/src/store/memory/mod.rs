@@ -6,6 +6,7 @@
 mod claim;
 mod notebook;
 mod portable;
+mod queues;
 mod schedules;
 mod settle;
 mod signal;
@@ -45,6 +46,9 @@ struct State {
     keys: HashMap<(String, String), KeyRow>,
     step_keys: step_key::StepKeys,
     schedules: BTreeMap<String, crate::Schedule>,
+    queues: BTreeMap<String, limited::Limited>,
+    /// What workers were given of queues with a rate, by queue and time.
+    grants: BTreeMap<(String, Timestamp), u64>,
 }
 
 /// A run and what belongs to it.
@@ -266,6 +270,10 @@ impl Store for MemoryStore {
     }
 
     fn notebook(&self) -> Option<&dyn Notebook> {
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
         Some(self)
     }
 }

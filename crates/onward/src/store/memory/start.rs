@@ -44,10 +44,16 @@ fn meet_key(
     let same_input = state
         .live_key(new.workflow.clone(), key.key.clone(), now)
         .is_some_and(|row| row.fingerprint == key.fingerprint);
-    let run = &state.row(holder)?.run;
-    let met = rules::key_met(key.on_conflict, same_input, run);
-    let answer = met.answer(run, new.id, now);
+    let row = state.row(holder)?;
+    let again = row.duplicates.iter().any(|(start, _)| *start == new.id);
+    let met = match key.gather {
+        Some(gather) => gather.met(&row.run, again, now),
+        None => rules::key_met(key.on_conflict, same_input, &row.run),
+    };
+    let answer = met.answer(&row.run, new.id, now);
     match met {
+        KeyMet::Fresh => return Ok(insert(state, new, None, now)),
+        KeyMet::Later => put_off(state, new, holder, same_input, now)?,
         KeyMet::Replace => replace(state, new, holder, now)?,
         KeyMet::Retry => state.retry(holder, now)?,
         KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {
@@ -56,6 +62,25 @@ fn meet_key(
         }
     }
     answer
+}
+
+/// Gives the run that has the key the input of a later start, and puts it off.
+fn put_off(
+    state: &mut State,
+    new: NewRun,
+    holder: RunId,
+    same_input: bool,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let row = state.row_mut(holder)?;
+    gather::put_off(&mut row.run, &new, now);
+    row.add_duplicate(new.id, Duplicate { at: now, caller: new.caller, same_input });
+    if let Some(key) = new.key
+        && let Some(held) = state.keys.get_mut(&(new.workflow, key.key))
+    {
+        held.fingerprint = key.fingerprint;
+    }
+    Ok(())
 }
 
 /// Ends the run that has the key and starts the new one behind it.
@@ -89,7 +114,9 @@ pub(super) fn insert(
     behind: Option<RunId>,
     now: Timestamp,
 ) -> Started {
-    let claimant = new.claimant.clone().filter(|claimant| !state.is_lost(claimant.worker));
+    let claimant = (new.claimant.clone())
+        .filter(|claimant| !state.is_lost(claimant.worker))
+        .filter(|_| !state.queues.contains_key(&new.queue));
     if let Some(key) = &new.key {
         let expires_at = key.ttl_ms.map(|ttl| Timestamp::from_millis(now.as_millis() + ttl));
         let row = KeyRow { run: new.id, fingerprint: key.fingerprint, expires_at };

@@ -148,6 +148,7 @@ async fn add_runs(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         text_or_none(|run| run.paused_by.clone()),
         id(|run| run.forked_from),
         made(runs().map(notes_column), Type::TEXT_ARRAY)?,
+        text_or_none(|run| run.lane.clone()),
     ];
     insert(tx, include_str!("sql/import_runs.sql"), columns).await?;
     Ok(())

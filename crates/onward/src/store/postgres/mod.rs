@@ -26,6 +26,7 @@ mod open;
 mod options;
 mod pool;
 mod prune;
+mod queues;
 mod record;
 mod row;
 mod schedules;
@@ -334,6 +335,10 @@ impl Store for PostgresStore {
     }
 
     fn notebook(&self) -> Option<&dyn Notebook> {
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
         Some(self)
     }
 }

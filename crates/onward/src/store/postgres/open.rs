@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_schedules.sql"),
     include_str!("migrations/0005_steering.sql"),
     include_str!("migrations/0006_claims.sql"),
+    include_str!("migrations/0007_queues.sql"),
 ];
 
 /// The store's functions, written anew with every migration.
@@ -31,6 +32,8 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/fence.sql"),
     include_str!("sql/wake.sql"),
     include_str!("sql/claim.sql"),
+    include_str!("sql/claim_lanes.sql"),
+    include_str!("sql/claim_limited.sql"),
     include_str!("sql/record.sql"),
     include_str!("sql/signal.sql"),
     include_str!("sql/settle.sql"),

@@ -89,6 +89,7 @@ pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, Fault> {
         parent: columns.parent()?,
         forked_from: columns.run_id_or_none()?,
         notes: columns.json()?.unwrap_or_default(),
+        lane: columns.take()?,
     };
     Ok(Row { run, ticket, failed_step })
 }

@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::cancel::{cascade, keep_trace, release_successor, tell_parent};
 use super::fault::Fault;
+use super::queues;
 use super::record::{add, holds};
 use super::row::{Row, json_text, run_uuid, small, worker_uuid};
 use super::start::insert_run;
@@ -66,6 +67,10 @@ async fn check_continuation(tx: &Tx, row: &Row, end: &End) -> Result<(), Fault> 
 }
 
 async fn end(tx: &mut Tx, mut row: Row, end: &End) -> Result<Settled, Fault> {
+    // Whoever was held back by a limit of the queue may take a run now.
+    if queues::is_set_up(tx, &row.run.queue).await? {
+        tx.work();
+    }
     row.run.crashes = 0;
     row.run.retried_at = None;
     match end {

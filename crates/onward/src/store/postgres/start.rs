@@ -5,11 +5,12 @@
 
 use tokio_postgres::types::Type;
 
-use super::cancel;
 use super::fault::{AGAIN_MAX, Fault};
 use super::row::{Row, json_text, run_id, run_uuid, small, worker_uuid};
 use super::tx::{Param, Tx};
+use super::{cancel, queues};
 use crate::limits::DUPLICATES_KEPT_MAX;
+use crate::store::gather;
 use crate::store::rules::{self, KeyMet};
 use crate::store::{Conflict, Error, NewKey, NewParent, NewRun, Started, StartedHow};
 use crate::{Run, RunId, RunState, Timestamp};
@@ -155,16 +156,51 @@ async fn meet_key(
     holder: &mut Row,
     same_input: bool,
 ) -> Result<Started, Fault> {
-    let met = rules::key_met(key.on_conflict, same_input, &holder.run);
+    let met = match key.gather {
+        Some(gather) => {
+            let params: [Param<'_>; 2] =
+                [(&run_uuid(holder.run.id), Type::UUID), (&run_uuid(new.id), Type::UUID)];
+            let again = tx.exists(include_str!("sql/start_duplicate_there.sql"), &params).await?;
+            gather.met(&holder.run, again, tx.now)
+        }
+        None => rules::key_met(key.on_conflict, same_input, &holder.run),
+    };
     let answer = met.answer(&holder.run, new.id, tx.now);
     match met {
         KeyMet::Replace => replace(tx, new, key, holder).await?,
         KeyMet::Retry => cancel::retry_row(tx, holder).await?,
+        KeyMet::Fresh => {
+            take_key(tx, new, key).await?;
+            return insert(tx, new, None).await;
+        }
+        KeyMet::Later => put_off(tx, new, key, holder, same_input).await?,
         KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {
             add_duplicate(tx, holder, new, same_input).await?;
         }
     }
     Ok(answer?)
+}
+
+/// Gives the run that has the key the input of a later start, and puts it off.
+async fn put_off(
+    tx: &mut Tx,
+    new: &NewRun,
+    key: &NewKey,
+    holder: &mut Row,
+    same_input: bool,
+) -> Result<(), Fault> {
+    gather::put_off(&mut holder.run, new, tx.now);
+    tx.save(holder).await?;
+    let input: [Param<'_>; 2] =
+        [(&run_uuid(holder.run.id), Type::UUID), (&new.input.as_str(), Type::TEXT)];
+    tx.rows(include_str!("sql/start_input_later.sql"), &input).await?;
+    let fingerprint = key.fingerprint.0.as_slice();
+    let names: [Param<'_>; 3] =
+        [(&new.workflow, Type::TEXT), (&key.key, Type::TEXT), (&fingerprint, Type::BYTEA)];
+    tx.rows(include_str!("sql/start_key_later.sql"), &names).await?;
+    tx.changed(holder.run.id);
+    tx.work();
+    add_duplicate(tx, holder, new, same_input).await
 }
 
 async fn add_duplicate(tx: &Tx, holder: &Row, new: &NewRun, same_input: bool) -> Result<(), Fault> {
@@ -222,6 +258,7 @@ pub(super) async fn insert(
     if let Some(claimant) = &new.claimant
         && run.state == RunState::Queued
         && !tx.is_lost(claimant.worker).await?
+        && !queues::is_set_up(tx, &run.queue).await?
     {
         rules::claim(&mut run, claimant.worker, &claimant.build, tx.now);
         tx.guard(claimant.worker);
@@ -237,7 +274,7 @@ pub(super) async fn insert_run(tx: &mut Tx, run: &Run) -> Result<(), Fault> {
     let tags = if run.tags.is_empty() { None } else { Some(json_text(&run.tags)?) };
     let waits_for = run.waits_for.as_ref().map(json_text).transpose()?;
     let time = |time: Option<Timestamp>| time.map(Timestamp::as_millis);
-    let params: [Param<'_>; 18] = [
+    let params: [Param<'_>; 19] = [
         (&id, Type::UUID),
         (&run.state.as_str(), Type::TEXT),
         (&small(run.attempt), Type::INT4),
@@ -256,6 +293,7 @@ pub(super) async fn insert_run(tx: &mut Tx, run: &Run) -> Result<(), Fault> {
         (&run.continued_from.map(run_uuid), Type::UUID),
         (&run.input.as_str(), Type::TEXT),
         (&tags, Type::TEXT),
+        (&run.lane, Type::TEXT),
     ];
     tx.rows(include_str!("sql/start_run.sql"), &params).await?;
     for (name, value) in &run.tags {

@@ -21,7 +21,7 @@ use crate::{OnConflict, RunId, Timestamp, failpoint};
 
 const START: &str = "select id, claimed, at from onward.start_runs($1, $2, $3, $4, $5, $6, $7, \
                      $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
-                     $23, $24, $25)";
+                     $23, $24, $25, $26)";
 
 const MET: &str = "select id, run, at from onward.start_met($1, $2, $3, $4, $5, $6, $7)";
 
@@ -95,8 +95,11 @@ async fn meet(
     let (mut id, mut workflow, mut names) = (Vec::new(), Vec::new(), Vec::new());
     let (mut fingerprint, mut caller) = (Vec::new(), Vec::new());
     let left = |run: &&NewRun| !started.contains_key(&run.id);
-    let content =
-        |run: &NewRun| run.key.as_ref().is_some_and(|key| key.on_conflict == OnConflict::Existing);
+    let content = |run: &NewRun| {
+        run.key
+            .as_ref()
+            .is_some_and(|key| key.on_conflict == OnConflict::Existing && key.gather.is_none())
+    };
     // The runs of one start are answered in their order: with another policy among them, or two with
     // one key, one by one.
     let writes = batch.iter().filter(|write| {
@@ -177,8 +180,13 @@ async fn attempt(shared: &Arc<Shared>, run: NewRun) -> Result<Started, Fault> {
 
 async fn commit(batch: &[StartWrite], line: &mut Line) -> Result<HashMap<RunId, Started>, Fault> {
     let mut columns = Columns::default();
-    for run in batch.iter().flat_map(|write| &write.runs) {
+    // What is gathered with others of its key is made on its own.
+    let gathered = |run: &&NewRun| run.key.as_ref().is_some_and(|key| key.gather.is_some());
+    for run in batch.iter().flat_map(|write| &write.runs).filter(|run| !gathered(run)) {
         columns.add(run)?;
+    }
+    if columns.id.is_empty() {
+        return Ok(HashMap::new());
     }
     columns.workers.sort_unstable();
     columns.workers.dedup();
@@ -199,6 +207,7 @@ struct Columns<'a> {
     id: Vec<uuid::Uuid>,
     workflow: Vec<&'a str>,
     queue: Vec<&'a str>,
+    lane: Vec<Option<&'a str>>,
     priority: Vec<i32>,
     input: Vec<&'a str>,
     tags: Vec<Option<String>>,
@@ -233,6 +242,7 @@ impl<'a> Columns<'a> {
         self.id.push(id);
         self.workflow.push(&run.workflow);
         self.queue.push(&run.queue);
+        self.lane.push(run.lane.as_deref());
         self.priority.push(run.priority);
         self.input.push(run.input.as_str());
         let tags = (!run.tags.is_empty()).then(|| json_text(&run.tags));
@@ -270,7 +280,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 25] {
+    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 26] {
         [
             (now, Type::INT8),
             (&self.workers, Type::UUID_ARRAY),
@@ -297,6 +307,7 @@ impl<'a> Columns<'a> {
             (&self.children.attempt, Type::INT4_ARRAY),
             (&self.children.step, Type::TEXT_ARRAY),
             (&self.children.detached, Type::BOOL_ARRAY),
+            (&self.lane, Type::TEXT_ARRAY),
         ]
     }
 }

@@ -12,7 +12,9 @@ use super::fault::Fault;
 use super::row::{self, json_text, run_id, whole_id, worker_blob};
 use super::signal;
 use super::tx::Tx;
+use super::{limited, queues};
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
+use crate::store::limited::Limited;
 use crate::store::rules;
 use crate::store::{Asks, Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
 use crate::{Code, Record, Timestamp, Waits};
@@ -23,21 +25,24 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
         return Err(Error::LeaseLost.into());
     }
     wake_due(tx)?;
-    let open = Open::to(tx, claim)?;
+    let limited = queues::served(tx.conn, &claim.queues)?;
+    let open = Open::to(tx, claim, &limited)?;
     let mut runs = taken_before(tx, claim)?;
     if runs.is_empty() {
-        runs = take(tx, claim, &open)?;
+        runs = take(tx, claim, &open, &limited)?;
     }
+    let left = limited::left(tx, claim, &open, &limited)?;
     let next_due = row::first(tx.conn, include_str!("sql/next_due.sql"), [], |row| {
         Ok(Timestamp::from_millis(row.get(0)?))
     })?;
     let suspects = tx.exists(include_str!("sql/claim_suspects.sql"), [])?;
+    let suspect = (suspects || !open.kept.is_empty()) && open.any(tx, ClaimMode::Suspect)?;
     Ok(Claims {
         runs,
         marks: marks(tx, claim)?,
-        next_due,
-        more: open.any(tx, ClaimMode::Ordinary)?,
-        suspect: (suspects || !open.kept.is_empty()) && open.any(tx, ClaimMode::Suspect)?,
+        next_due: next_due.into_iter().chain(left.look_at).min(),
+        more: left.more || open.any(tx, ClaimMode::Ordinary)?,
+        suspect: left.suspect || suspect,
     })
 }
 
@@ -85,20 +90,27 @@ fn taken_before(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>, Fault> {
 }
 
 /// A queued run, in the order of claims.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate {
     falling_priority: i64,
     due_at: Option<i64>,
     id: Vec<u8>,
-    no: i64,
+    pub(super) no: i64,
 }
 
-fn take(tx: &mut Tx<'_>, claim: &Claim, open: &Open<'_>) -> Result<Vec<Claimed>, Fault> {
+fn take(
+    tx: &mut Tx<'_>,
+    claim: &Claim,
+    open: &Open<'_>,
+    limited: &[Limited],
+) -> Result<Vec<Claimed>, Fault> {
     let limit = match claim.mode {
         ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
         ClaimMode::Suspect => claim.limit.min(1),
     };
     let mut candidates = open.first(tx, claim.mode, limit)?;
+    let chosen = limited::choose(tx, claim, open, limited, limit)?;
+    candidates.extend(chosen.iter().map(|chosen| chosen.candidate.clone()));
     candidates.sort_unstable();
     candidates.truncate(limit);
     let mut runs = Vec::with_capacity(candidates.len());
@@ -113,19 +125,22 @@ fn take(tx: &mut Tx<'_>, claim: &Claim, open: &Open<'_>) -> Result<Vec<Claimed>,
             break;
         }
     }
+    limited::note(tx, &runs, &chosen, limited)?;
     Ok(runs)
 }
 
 /// The queued runs that are open to a claim.
-struct Open<'a> {
+pub(super) struct Open<'a> {
+    /// Without the queues that are limited.
     served: Vec<(&'a str, &'a str)>,
     /// The sets of builds that some of them are kept off, as stored. The claim's own is in none.
     kept: Vec<String>,
 }
 
 impl<'a> Open<'a> {
-    fn to(tx: &Tx<'_>, claim: &'a Claim) -> Result<Self, Fault> {
-        let served = served(&claim.queues, &claim.workflows);
+    fn to(tx: &Tx<'_>, claim: &'a Claim, limited: &[Limited]) -> Result<Self, Fault> {
+        let mut served = served(&claim.queues, &claim.workflows);
+        served.retain(|(queue, _)| limited.iter().all(|limited| limited.queue.name != *queue));
         let mut kept = Vec::new();
         let mut last = String::new();
         let sql = include_str!("sql/claim_kept_builds.sql");
@@ -140,28 +155,55 @@ impl<'a> Open<'a> {
         Ok(Self { served, kept })
     }
 
+    /// The same of one limited queue.
+    pub(super) fn of(&self, queue: &'a str, claim: &'a Claim) -> Self {
+        let mut served: Vec<_> =
+            claim.workflows.iter().map(|name| (queue, name.as_str())).collect();
+        served.sort_unstable();
+        served.dedup();
+        Self { served, kept: self.kept.clone() }
+    }
+
+    /// The workflows.
+    pub(super) fn workflows(&self) -> impl Iterator<Item = &'a str> {
+        self.served.iter().map(|(_, workflow)| *workflow)
+    }
+
     /// The first of them in each place and set; enough to choose the first of all from.
-    fn first(&self, tx: &Tx<'_>, mode: ClaimMode, limit: usize) -> Result<Vec<Candidate>, Fault> {
-        let mut found = Vec::new();
+    pub(super) fn first(
+        &self,
+        tx: &Tx<'_>,
+        mode: ClaimMode,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, Fault> {
+        let mut found = self.first_kept(tx, mode, limit)?;
         if limit == 0 {
             return Ok(found);
         }
-        let suspect = mode == ClaimMode::Suspect;
         let sql = match mode {
             ClaimMode::Ordinary => include_str!("sql/claim_queued.sql"),
             ClaimMode::Suspect => include_str!("sql/claim_suspect.sql"),
         };
-        let limit = row::limit(limit);
         for (queue, workflow) in &self.served {
-            found.append(&mut row::all(
-                tx.conn,
-                sql,
-                params![queue, workflow, limit],
-                Candidate::read,
-            )?);
+            let params = params![queue, workflow, row::limit(limit)];
+            found.append(&mut row::all(tx.conn, sql, params, Candidate::read)?);
+        }
+        Ok(found)
+    }
+
+    /// As `first`, but only those that are kept off some build.
+    pub(super) fn first_kept(
+        &self,
+        tx: &Tx<'_>,
+        mode: ClaimMode,
+        limit: usize,
+    ) -> Result<Vec<Candidate>, Fault> {
+        let mut found = Vec::new();
+        let suspect = mode == ClaimMode::Suspect;
+        let sql = include_str!("sql/claim_kept.sql");
+        for (queue, workflow) in self.served.iter().filter(|_| limit > 0) {
             for set in &self.kept {
-                let sql = include_str!("sql/claim_kept.sql");
-                let params = params![queue, workflow, limit, set, suspect];
+                let params = params![queue, workflow, row::limit(limit), set, suspect];
                 found.append(&mut row::all(tx.conn, sql, params, Candidate::read)?);
             }
         }
@@ -174,7 +216,11 @@ impl<'a> Open<'a> {
 }
 
 impl Candidate {
-    fn read(row: &rusqlite::Row<'_>) -> Result<Self, Fault> {
+    pub(super) fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Self, Fault> {
         Ok(Self {
             falling_priority: -row.get::<_, i64>(1)?,
             due_at: row.get(2)?,

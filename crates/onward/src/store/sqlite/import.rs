@@ -130,6 +130,7 @@ fn add_run(tx: &Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         run.paused_by,
         run.forked_from.map(run_blob),
         notes_column(run)?,
+        run.lane,
     ];
     tx.execute(include_str!("sql/import_run.sql"), params)?;
     Ok(())

@@ -13,11 +13,13 @@ mod fault;
 mod guard;
 mod import;
 mod inside;
+mod limited;
 mod log;
 mod look;
 mod notebook;
 mod open;
 mod prune;
+mod queues;
 mod reader;
 mod record;
 mod row;
@@ -328,6 +330,10 @@ impl Store for SqliteStore {
     }
 
     fn notebook(&self) -> Option<&dyn Notebook> {
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
         Some(self)
     }
 }

@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_step_keys.sql"),
     include_str!("migrations/0004_schedules.sql"),
     include_str!("migrations/0005_steering.sql"),
+    include_str!("migrations/0006_queues.sql"),
 ];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table

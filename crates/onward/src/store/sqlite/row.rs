@@ -162,6 +162,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         parent: columns.parent()?,
         forked_from: columns.run_id_or_none()?,
         notes: columns.json()?.unwrap_or_default(),
+        lane: columns.take()?,
     };
     Ok(Row { no, run, ticket, failed_step })
 }

@@ -7,6 +7,7 @@ use rusqlite::params;
 
 use super::cancel::release_successor;
 use super::fault::Fault;
+use super::queues;
 use super::record::{add, holds};
 use super::row::{self, json_text, run_blob, run_id, waits_columns};
 use super::signal::{take_over, tell_parent};
@@ -28,6 +29,7 @@ struct Held {
     successor: Option<RunId>,
     stuck_builds: Option<String>,
     has_parent: bool,
+    queue: String,
 }
 
 /// Ends an attempt, with its last records.
@@ -53,6 +55,10 @@ pub(super) fn settle(tx: &mut Tx<'_>, lease: Lease, settle: &Settle) -> Result<S
         tx.execute(include_str!("sql/settle_note.sql"), params)?;
     }
     tx.changed(lease.run);
+    // Whoever was held back by a limit of the queue may take a run now.
+    if queues::is_set_up(tx, &held.queue)? {
+        tx.work();
+    }
     end(tx, lease, held, &settle.end)
 }
 
@@ -69,6 +75,7 @@ fn held(tx: &Tx<'_>, lease: Lease) -> Result<Option<Held>, Fault> {
             successor: row.get::<_, Option<[u8; 16]>>(7)?.map(run_id),
             stuck_builds: row.get(8)?,
             has_parent: row.get(9)?,
+            queue: row.get(10)?,
         })
     })
 }

@@ -7,10 +7,12 @@ use rusqlite::params;
 
 use super::cancel;
 use super::fault::Fault;
+use super::queues;
 use super::record;
 use super::row::{self, Row, json_text, run_blob, waits_columns, worker_blob};
 use super::tx::Tx;
 use crate::limits::DUPLICATES_KEPT_MAX;
+use crate::store::gather;
 use crate::store::rules::{self, KeyMet};
 use crate::store::{Conflict, Error, NewKey, NewRun, Started, StartedHow};
 use crate::{Run, RunId, RunState, Timestamp};
@@ -85,16 +87,44 @@ fn meet_key(
     holder: Row,
     same_input: bool,
 ) -> Result<Started, Fault> {
-    let met = rules::key_met(key.on_conflict, same_input, &holder.run);
+    let met = match key.gather {
+        Some(gather) => {
+            let params = params![holder.no, run_blob(new.id)];
+            let again = tx.exists(include_str!("sql/start_duplicate_there.sql"), params)?;
+            gather.met(&holder.run, again, tx.now)
+        }
+        None => rules::key_met(key.on_conflict, same_input, &holder.run),
+    };
     let answer = met.answer(&holder.run, new.id, tx.now);
     match met {
         KeyMet::Replace => replace(tx, new, holder)?,
         KeyMet::Retry => cancel::retry_row(tx, holder)?,
+        KeyMet::Fresh => return insert(tx, new, None),
+        KeyMet::Later => put_off(tx, new, key, holder, same_input)?,
         KeyMet::Existing | KeyMet::OtherInput | KeyMet::Taken => {
             add_duplicate(tx, &holder, new, same_input)?;
         }
     }
     Ok(answer?)
+}
+
+/// Gives the run that has the key the input of a later start, and puts it off.
+fn put_off(
+    tx: &mut Tx<'_>,
+    new: &NewRun,
+    key: &NewKey,
+    mut holder: Row,
+    same_input: bool,
+) -> Result<(), Fault> {
+    gather::put_off(&mut holder.run, new, tx.now);
+    holder.save(tx.conn)?;
+    let params = params![holder.no, new.input.as_str()];
+    tx.execute(include_str!("sql/start_input_later.sql"), params)?;
+    let params = params![new.workflow, key.key, key.fingerprint.0];
+    tx.execute(include_str!("sql/start_key_later.sql"), params)?;
+    tx.changed(holder.run.id);
+    tx.work();
+    add_duplicate(tx, &holder, new, same_input)
 }
 
 fn add_duplicate(tx: &Tx<'_>, holder: &Row, new: &NewRun, same_input: bool) -> Result<(), Fault> {
@@ -142,6 +172,7 @@ pub(super) fn insert(
     if let Some(claimant) = &new.claimant
         && run.state == RunState::Queued
         && !tx.is_lost(claimant.worker)?
+        && !queues::is_set_up(tx, &run.queue)?
     {
         rules::claim(&mut run, claimant.worker, &claimant.build, tx.now);
         how = StartedHow::Claimed;
@@ -176,6 +207,7 @@ pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
             run.started_at.map(Timestamp::as_millis),
             run.deadline_at.map(Timestamp::as_millis),
             run.continued_from.map(run_blob),
+            run.lane,
         ],
     )?;
     let no = tx.conn.last_insert_rowid();

@@ -59,6 +59,10 @@ declare
     v_workflow text[];
     v_priority integer[];
     v_due_at bigint[];
+    v_limited text[];
+    v_dry text[] := '{}';
+    v_bounded uuid[];
+    v_choice record;
 begin
     -- A claim that a crash took back would be made again under the same lease.
     perform onward.durable();
@@ -74,6 +78,13 @@ begin
         into f_due_at, f_id
         from unnest(f_due_at, f_id) f (due_at, id)
         cross join (select min(r.due_at) as due_at from onward.runs r where r.id = any (v_woken)) w;
+    end if;
+    -- Queues with limits go their own way; mostly there are none.
+    v_limited := array(
+        select q.name from onward.queues q where q.name = any (p_queues) order by q.name
+    );
+    if v_limited <> '{}' then
+        p_queues := array(select q from unnest(p_queues) q where q <> all (v_limited));
     end if;
     select array_agg(id order by id) into v_taken
     from onward.runs
@@ -93,16 +104,34 @@ begin
             ) c
             order by c.priority desc, c.due_at, c.id
         ) f;
-        v_taken := onward.claim_bounded(v_first[1:p_limit], p_bytes_max);
+        v_taken := v_first[1:p_limit];
+        if v_limited <> '{}' then
+            select * into v_choice
+            from onward.claim_limited(
+                p_now, p_worker, v_limited, p_workflows, v_kept, p_suspect, p_limit, v_taken
+            );
+            v_taken := v_choice.taken;
+            v_dry := v_choice.dry;
+        end if;
+        v_bounded := onward.claim_bounded(v_taken, p_bytes_max);
+        if cardinality(v_bounded) < cardinality(v_taken) then
+            v_taken := v_bounded;
+            v_dry := '{}';
+        end if;
         if onward.claim_pages() - v_pages > p_pages_max then
             look_us := extract(epoch from clock_timestamp() - v_began) * 1000000;
             select s.* into
                 seen_queue, seen_workflow, seen_priority, seen_due_at, seen_id, seen_taken
             from onward.claim_seen(
-                v_queue, v_workflow, v_priority, v_due_at, v_first, cardinality(v_taken)
+                v_queue, v_workflow, v_priority, v_due_at, v_first,
+                (select count(*) from unnest(v_first) f where f = any (v_taken))::integer
             ) s;
         end if;
-        more := onward.claim_behind(v_taken[cardinality(v_taken)]);
+        if v_limited = '{}' then
+            more := onward.claim_behind(v_taken[cardinality(v_taken)]);
+        else
+            perform onward.claim_note(p_now, v_limited, v_choice.chosen, v_taken);
+        end if;
         update onward.runs
         set
             state = 'running',
@@ -129,6 +158,13 @@ begin
     suspect := onward.claim_any(
         p_queues, p_workflows, v_kept, true, '{}', '{}', '{}', '{}', '{}', '{}'
     );
+    if v_limited <> '{}' then
+        select * into v_choice
+        from onward.claim_left(p_now, p_worker, v_limited, p_workflows, v_kept, v_dry);
+        more := more or v_choice.more;
+        suspect := suspect or v_choice.suspect;
+        next_due := least(next_due, v_choice.look_at);
+    end if;
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
     -- In the order of its index, so that no plan walks all that the worker holds instead.

@@ -38,7 +38,8 @@ select
     r.parent_step,
     r.detached,
     r.forked_from,
-    r.notes
+    r.notes,
+    r.lane
 from onward.runs r
 left join onward.inputs i on i.run = r.id
 left join onward.outputs o on o.run = r.id

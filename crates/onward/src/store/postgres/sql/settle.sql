@@ -157,6 +157,9 @@ begin
         from unnest(w_run, w_end, w_output, w_failure) w (run, ending, output, failure)
         where w.ending in ('completed', 'failed');
     end if;
+    if v_ends + v_parks > 0 then
+        perform onward.tell_freed(w_run);
+    end if;
     if v_told > 0 then
         return query
         select t.parent, case when t.woken then 'woken' else 'told' end

@@ -26,7 +26,8 @@ create or replace function onward.start_runs(
     c_worker uuid[],
     c_attempt integer[],
     c_step text[],
-    c_detached boolean[]
+    c_detached boolean[],
+    s_lane text[]
 ) returns table (id uuid, claimed boolean, at bigint)
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a start reads.
@@ -82,22 +83,25 @@ begin
         select
             array_agg(s.id), array_agg(s.workflow), array_agg(s.queue), array_agg(s.priority),
             array_agg(s.input), array_agg(s.tags), array_agg(s.after), array_agg(s.at),
-            array_agg(s.timeout), array_agg(s.key), array_agg(s.worker), array_agg(s.build)
+            array_agg(s.timeout), array_agg(s.key), array_agg(s.worker), array_agg(s.build),
+            array_agg(s.lane)
         into
             s_id, s_workflow, s_queue, s_priority, s_input, s_tags, s_after, s_at, s_timeout,
-            s_key, s_worker, s_build
+            s_key, s_worker, s_build, s_lane
         from unnest(
             s_id, s_workflow, s_queue, s_priority, s_input, s_tags, s_after, s_at, s_timeout,
-            s_key, s_worker, s_build
+            s_key, s_worker, s_build, s_lane
         ) s (
-            id, workflow, queue, priority, input, tags, after, at, timeout, key, worker, build
+            id, workflow, queue, priority, input, tags, after, at, timeout, key, worker, build,
+            lane
         )
         where s.id = any (v_new);
     end if;
     with started as (
         insert into onward.runs (
             id, state, attempt, worker, wakes, crashes, priority, due_at, workflow, queue, build,
-            waits_for, key, created_at, started_at, deadline_at, duplicates
+            waits_for, key, created_at, started_at, deadline_at, duplicates,
+            lane
         )
         select
             s.id,
@@ -117,15 +121,18 @@ begin
             v_now,
             case when s.start <= v_now and k.id is not null then v_now end,
             s.start + s.timeout,
-            0
+            0,
+            nullif(s.lane, '')
         from (
             select u.*, greatest(coalesce(u.at, v_now + coalesce(u.after, 0)), v_now) as start
             from unnest(
                 s_id, s_workflow, s_queue, s_priority, s_after, s_at, s_timeout, s_key, s_worker,
-                s_build
-            ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build)
+                s_build, s_lane
+            ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build, lane)
         ) s
+        -- Of a queue that is set up nothing is taken but by a claim.
         left join onward.workers k on k.id = s.worker and k.lost_at is null
+            and not exists (select from onward.queues q where q.name = s.queue)
         returning runs.id, runs.worker is not null as held
     )
     select array_agg(s.id), array_agg(s.held) into v_started, v_held from started s;

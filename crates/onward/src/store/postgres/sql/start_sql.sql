@@ -103,7 +103,8 @@ create or replace function onward.start_one(
     p_at bigint,
     p_timeout bigint,
     p_tags text,
-    p_caller text
+    p_caller text,
+    p_lane text
 ) returns table (run uuid, how text, at bigint)
 language plpgsql volatile set enable_seqscan = off as $$
 declare
@@ -133,7 +134,7 @@ begin
             array(select p_id from json_each_text(coalesce(p_tags, '{}')::json)),
             array(select t.key from json_each_text(coalesce(p_tags, '{}')::json) t),
             array(select t.value from json_each_text(coalesce(p_tags, '{}')::json) t),
-            '{}', '{}', '{}', '{}', '{}', '{}'
+            '{}', '{}', '{}', '{}', '{}', '{}', array[p_lane]
         ) s;
         if found then
             perform onward.tell_work();
@@ -187,7 +188,8 @@ create or replace function onward.start(
     start_at timestamptz default null,
     timeout interval default null,
     key_ttl interval default null,
-    tags jsonb default '{}'
+    tags jsonb default '{}',
+    lane text default null
 ) returns uuid
 language plpgsql volatile as $$
 declare
@@ -198,6 +200,9 @@ begin
     perform onward.check_name('queue', queue, 128);
     if key is not null then
         perform onward.check_name('key', key, 512);
+    end if;
+    if lane is not null then
+        perform onward.check_name('lane', lane, 128);
     end if;
     if jsonb_typeof(tags) <> 'object' or exists (
         select from jsonb_each(tags) t
@@ -232,7 +237,8 @@ begin
         (extract(epoch from start_at) * 1000)::bigint,
         (extract(epoch from timeout) * 1000)::bigint,
         case when tags <> '{}'::jsonb then tags::text end,
-        'sql: ' || current_user
+        'sql: ' || current_user,
+        lane
     );
     if v_started.how = 'key_conflict' then
         raise exception 'key_conflict: run % has the key %, with another input', v_started.run, key

@@ -39,7 +39,8 @@ select
     r.parent_step,
     r.detached,
     r.forked_from,
-    r.notes
+    r.notes,
+    r.lane
 from onward_runs r
 left join onward_inputs i on i.no = r.no
 left join onward_outputs o on o.no = r.no

@@ -9,6 +9,7 @@ select
     build,
     successor,
     stuck_builds,
-    parent is not null
+    parent is not null,
+    queue
 from onward_runs
 where id = ?1

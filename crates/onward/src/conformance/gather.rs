@@ -1,0 +1,130 @@
+//! Debounced and throttled starts: many starts with one key, one run.
+
+use super::stage::*;
+use crate::store::{Gather, NewKey, NewRun, StartAt, StartedHow};
+use crate::{OnConflict, RunState, Waits};
+
+fn debounced(input: i64, ms: i64, max_ms: Option<i64>) -> NewRun {
+    let new = gathered(input, Gather::Debounce { ms, max_ms });
+    NewRun { start_at: StartAt::After(ms), ..new }
+}
+
+fn throttled(input: i64, ms: i64) -> NewRun {
+    gathered(input, Gather::Throttle { ms })
+}
+
+fn gathered(input: i64, gather: Gather) -> NewRun {
+    let new = keyed("page-7", input, OnConflict::Existing);
+    let key = new.key.map(|key| NewKey { gather: Some(gather), ..key });
+    NewRun { key, ..new }
+}
+
+/// The last input wins, and the run begins when no start has come for a while.
+pub async fn debounced_run_has_the_last_input(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(debounced(1, 100, None)).await;
+    assert_eq!(stage.run(run).await.waits_for, Some(Waits::Debounce));
+    stage.pass(60);
+    let again = stage.try_start(debounced(2, 100, None)).await.unwrap();
+    assert_eq!((again.run, again.how), (run, StartedHow::Existing));
+    stage.pass(60);
+    worker.assert_nothing_to_claim().await;
+    let shown = stage.run(run).await;
+    assert_eq!((shown.input, shown.duplicates, shown.due_at), (json(2), 1, Some(stage.in_ms(40))));
+    stage.pass(40);
+    let claimed = worker.take_whole(run).await;
+    assert_eq!(claimed.run.input, json(2));
+    assert_eq!(stage.snapshot().await.runs.len(), 1);
+}
+
+/// However many starts follow, the run begins in the longest time after the first.
+pub async fn debounced_run_begins_in_the_longest_time(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(debounced(0, 100, Some(250))).await;
+    for input in 1..=4 {
+        stage.pass(60);
+        stage.start(debounced(input, 100, Some(250))).await;
+    }
+    assert_eq!(stage.run(run).await.due_at, Some(stage.in_ms(10)));
+    stage.pass(10);
+    assert_eq!(stage.start(debounced(9, 100, Some(250))).await, run, "it has not begun");
+    assert_eq!(worker.take_whole(run).await.run.input, json(9));
+}
+
+/// A start after the run has begun makes a new one, which has the key.
+pub async fn debounced_start_after_the_begin_makes_a_new_run(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(debounced(1, 100, None)).await;
+    stage.pass(100);
+    worker.take(run).await;
+    let next = stage.try_start(debounced(2, 100, None)).await.unwrap();
+    assert_eq!(next.how, StartedHow::New);
+    assert_ne!(next.run, run);
+    assert_eq!(stage.by_key("page-7").await, Some(next.run));
+    assert_eq!(stage.state(run).await, RunState::Running, "the first goes on");
+    assert_eq!(stage.run(run).await.input, json(1));
+}
+
+/// A debounced start that is made again changes nothing, whether its run has begun or not.
+pub async fn debounced_start_twice(stage: &Stage) {
+    let worker = stage.worker().await;
+    let first = debounced(1, 100, None);
+    let run = stage.start(first.clone()).await;
+    stage.pass(10);
+    let second = debounced(2, 100, None);
+    stage.start(second.clone()).await;
+    let before = stage.snapshot().await;
+    stage.pass(10);
+    assert_eq!(stage.try_start(first).await.unwrap().how, StartedHow::New);
+    let again = stage.try_start(second.clone()).await.unwrap();
+    assert_eq!((again.run, again.how), (run, StartedHow::Existing));
+    stage.assert_unchanged(&before).await;
+    stage.pass(100);
+    worker.take(run).await;
+    assert_eq!(stage.start(second).await, run, "it met this run before");
+    assert_eq!(stage.snapshot().await.runs.len(), 1);
+}
+
+/// Starts that come at one moment, through two handles, are one run with one of their inputs.
+pub async fn concurrent_debounced_starts_make_one_run(stage: &Stage) {
+    let mut starting = tokio::task::JoinSet::new();
+    for input in 0..20 {
+        let store = if input % 2 == 0 { stage.store.clone() } else { stage.other.clone() };
+        starting.spawn(async move {
+            store.start(vec![debounced(input, 100, None)]).await.unwrap().remove(0).unwrap().run
+        });
+    }
+    let runs = starting.join_all().await;
+    assert!(runs.iter().all(|run| *run == runs[0]), "{runs:?}");
+    let run = stage.run(runs[0]).await;
+    assert_eq!(run.duplicates, 19);
+    assert!((0..20).any(|input| run.input == json(input)));
+}
+
+/// The first input wins for as long as the throttle says, whatever comes; then a new run is made.
+pub async fn throttled_run_has_the_first_input(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(throttled(1, 100)).await;
+    worker.take(run).await;
+    stage.pass(99);
+    let again = stage.try_start(throttled(2, 100)).await.unwrap();
+    assert_eq!((again.run, again.how), (run, StartedHow::Existing));
+    let kept = stage.store.duplicates(run).await.unwrap();
+    assert_eq!((kept.count, kept.latest[0].same_input), (1, false));
+    assert_eq!(stage.run(run).await.input, json(1));
+    stage.pass(1);
+    let next = stage.try_start(throttled(3, 100)).await.unwrap();
+    assert_eq!(next.how, StartedHow::New);
+    assert_eq!(stage.by_key("page-7").await, Some(next.run));
+}
+
+/// A throttled start that is made again meets the run it met, even after its time.
+pub async fn throttled_start_twice(stage: &Stage) {
+    let run = stage.start(throttled(1, 100)).await;
+    let second = throttled(2, 100);
+    stage.start(second.clone()).await;
+    let before = stage.snapshot().await;
+    stage.pass(500);
+    assert_eq!(stage.start(second).await, run);
+    stage.assert_unchanged(&before).await;
+}

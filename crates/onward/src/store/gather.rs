@@ -1,0 +1,155 @@
+//! Starts with one key that come soon after one another, and become one run.
+//!
+//! Owns: [`Gather`], and what a debounced or throttled start does when its key is in use; as pure
+//! functions, so that every store decides alike. Never reads a store.
+
+use super::rules::{self, KeyMet};
+use super::{NewRun, StartAt};
+use crate::{Run, RunState, Timestamp, Waits};
+
+/// How starts with one key that come soon after one another become one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gather {
+    /// The last input wins: while the run has not begun, each further start gives it its input and
+    /// puts its begin off. Once it has begun, the next start makes a new run.
+    Debounce {
+        /// How long after the latest start the run begins.
+        ms: i64,
+        /// How long after the first start it begins at the latest.
+        max_ms: Option<i64>,
+    },
+    /// The first input wins: for so long after a start, another gives the same run, whatever its
+    /// input. After that the next start makes a new run.
+    Throttle {
+        /// How long.
+        ms: i64,
+    },
+}
+
+impl Gather {
+    /// What a start that is gathered so does when `run` has its key. `again`: whether it is a repeat
+    /// of one that met this run before.
+    pub(crate) fn met(self, run: &Run, again: bool, now: Timestamp) -> KeyMet {
+        let begun = run.attempt > 0 || run.state.is_final();
+        match self {
+            _ if again => KeyMet::Existing,
+            Gather::Debounce { .. } if begun => KeyMet::Fresh,
+            Gather::Debounce { .. } => KeyMet::Later,
+            Gather::Throttle { ms } if now < after(run.created_at, ms) => KeyMet::Existing,
+            Gather::Throttle { .. } => KeyMet::Fresh,
+        }
+    }
+}
+
+/// What a new run waits for until its time, if it waits for one.
+pub(super) fn waits_at_start(new: &NewRun, waits: Waits) -> Waits {
+    match new.key.as_ref().and_then(|key| key.gather) {
+        Some(Gather::Debounce { .. }) => Waits::Debounce,
+        _ => waits,
+    }
+}
+
+/// Gives a run that has not begun the input of another start with its key, and puts its begin off:
+/// from now on, but not past the longest time after it was first started. A run that waits behind
+/// another keeps its place.
+pub(crate) fn put_off(run: &mut Run, new: &NewRun, now: Timestamp) {
+    run.input = new.input.clone();
+    let Some(Gather::Debounce { ms, max_ms }) = new.key.as_ref().and_then(|key| key.gather) else {
+        return;
+    };
+    if matches!(run.waits_for, Some(Waits::Behind { .. })) {
+        return;
+    }
+    let latest = max_ms.map(|max| after(run.created_at, max));
+    let start = latest.map_or(after(now, ms), |latest| latest.min(after(now, ms)));
+    run.deadline_at = rules::deadline(start.max(now), new.timeout_ms);
+    if start > now {
+        run.state = RunState::Waiting;
+        run.waits_for = Some(Waits::Debounce);
+        run.due_at = Some(start);
+    } else if run.state == RunState::Waiting {
+        rules::queue(run, now);
+    }
+}
+
+/// When a debounced start lets its run begin, if it makes a new one.
+pub(crate) fn first_start(ms: i64, max_ms: Option<i64>) -> StartAt {
+    StartAt::After(max_ms.map_or(ms, |max| max.min(ms)))
+}
+
+fn after(time: Timestamp, ms: i64) -> Timestamp {
+    Timestamp::from_millis(time.as_millis().saturating_add(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::NewKey;
+    use crate::{Json, OnConflict, RunId};
+    use std::collections::BTreeMap;
+
+    const AT: fn(i64) -> Timestamp = Timestamp::from_millis;
+
+    fn run() -> Run {
+        Run::fresh(RunId::new(), "index".to_owned(), Json::stored("1"), AT(1_000))
+    }
+
+    fn start(gather: Gather) -> NewRun {
+        let input = Json::stored("2");
+        NewRun {
+            id: RunId::new(),
+            workflow: "index".to_owned(),
+            queue: "default".to_owned(),
+            lane: None,
+            priority: 0,
+            key: Some(NewKey {
+                key: "k".to_owned(),
+                fingerprint: input.fingerprint(),
+                ttl_ms: None,
+                on_conflict: OnConflict::Existing,
+                gather: Some(gather),
+            }),
+            input,
+            start_at: StartAt::Now,
+            timeout_ms: None,
+            tags: BTreeMap::new(),
+            caller: String::new(),
+            parent: None,
+            claimant: None,
+        }
+    }
+
+    #[test]
+    fn a_debounced_run_is_put_off_until_it_has_begun() {
+        let debounce = Gather::Debounce { ms: 500, max_ms: None };
+        let mut run = run();
+        assert_eq!(debounce.met(&run, false, AT(1_100)), KeyMet::Later);
+        assert_eq!(debounce.met(&run, true, AT(1_100)), KeyMet::Existing, "a repeat");
+        put_off(&mut run, &start(debounce), AT(1_100));
+        assert_eq!((run.due_at, run.input.as_str()), (Some(AT(1_600)), "2"));
+        assert_eq!(run.waits_for, Some(Waits::Debounce));
+        run.attempt = 1;
+        assert_eq!(debounce.met(&run, false, AT(1_100)), KeyMet::Fresh);
+        assert_eq!(debounce.met(&run, true, AT(1_100)), KeyMet::Existing, "a repeat");
+    }
+
+    #[test]
+    fn a_debounced_run_is_not_put_off_past_its_longest_time() {
+        let debounce = Gather::Debounce { ms: 500, max_ms: Some(800) };
+        let mut run = run();
+        put_off(&mut run, &start(debounce), AT(1_400));
+        assert_eq!((run.state, run.due_at), (RunState::Waiting, Some(AT(1_800))));
+        put_off(&mut run, &start(debounce), AT(1_900));
+        assert_eq!((run.state, run.due_at, run.wakes), (RunState::Queued, Some(AT(1_900)), 1));
+        put_off(&mut run, &start(debounce), AT(2_000));
+        assert_eq!((run.due_at, run.wakes), (Some(AT(1_900)), 1), "it keeps its place");
+    }
+
+    #[test]
+    fn a_throttled_start_meets_the_run_until_its_time_is_over() {
+        let throttle = Gather::Throttle { ms: 500 };
+        assert_eq!(throttle.met(&run(), false, AT(1_499)), KeyMet::Existing);
+        assert_eq!(throttle.met(&run(), false, AT(1_500)), KeyMet::Fresh);
+        assert_eq!(throttle.met(&run(), true, AT(9_000)), KeyMet::Existing, "a repeat");
+    }
+}

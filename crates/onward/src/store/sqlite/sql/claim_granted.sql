@@ -1,0 +1,7 @@
+-- What was granted of a queue after a time, and when first.
+select
+    coalesce(sum(count), 0),
+    min(at)
+from onward_grants
+where queue = ?1
+    and at > ?2

@@ -1,0 +1,4 @@
+-- The lane of a run.
+select lane
+from onward_runs
+where no = ?1

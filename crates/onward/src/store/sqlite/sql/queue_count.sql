@@ -1,0 +1,3 @@
+-- How many queues are set up.
+select count(*)
+from onward_queues
