@@ -43,6 +43,7 @@ mod worker;
 pub mod store;
 
 mod clock;
+pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -117,3 +118,7 @@ mod mistakes_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/keys.md")]
 mod keys_page {}
+
+#[cfg(all(doctest, feature = "compression", feature = "encryption"))]
+#[doc = include_str!("../../../docs/payloads.md")]
+mod payloads_page {}

@@ -272,6 +272,7 @@ async fn start_claimed(
             voided_seq: None,
             builds: BTreeMap::new(),
             signals: Vec::new(),
+            unreadable: None,
         };
         worker.execute(reserved, claimed);
     }

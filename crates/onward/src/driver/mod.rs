@@ -6,7 +6,8 @@
 //!
 //! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
 //! store), `transact` (transactions on their way), `child` (children on their way), `keyed` (keys of
-//! steps), `inbox` (signals that come in) and `finish` (how an attempt ends).
+//! steps), `inbox` (signals that come in), `unreadable` (payloads that cannot be read) and `finish` (how
+//! an attempt ends).
 
 pub(crate) mod board;
 mod child;
@@ -17,6 +18,7 @@ pub(crate) mod past;
 mod round;
 mod send;
 mod transact;
+mod unreadable;
 pub(crate) mod wake;
 
 use std::future::Future;
@@ -121,6 +123,7 @@ enum Verdict {
     Returned(Result<Json, Failure>),
     Parked(Option<Timestamp>, crate::Waits),
     Stuck(Code, String),
+    Unreadable(String),
     Stopped(Stop),
     LeaseLost,
 }
@@ -130,6 +133,7 @@ impl Verdict {
     fn of_refused(error: store::Error) -> Self {
         match error {
             store::Error::LeaseLost => Verdict::LeaseLost,
+            store::Error::Unreadable(unreadable) => Verdict::Unreadable(unreadable.to_string()),
             error => {
                 let detail = error.to_string();
                 Verdict::Stuck(crate::Error::from(error).code(), detail)
@@ -188,6 +192,10 @@ pub(crate) async fn drive(
     let lease = claimed.lease;
     let settle = |end| Settle::new(Vec::new(), end);
     if let Some(end) = end_before_start(&setting, &claimed) {
+        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
+    }
+    if let Some(detail) = unreadable::found(&setting, &claimed) {
+        let end = unreadable::end(&setting, &claimed, detail);
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
     match Driver::new(setting.clone(), claimed, &handler, control) {
