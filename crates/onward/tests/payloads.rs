@@ -4,8 +4,14 @@
 
 #[path = "payloads/canary.rs"]
 mod canary;
+#[cfg(feature = "postgres")]
+#[path = "database/mod.rs"]
+mod database;
 #[path = "payloads/key_change.rs"]
 mod key_change;
+#[cfg(feature = "postgres")]
+#[path = "payloads/postgres.rs"]
+mod postgres;
 #[path = "payloads/tampered.rs"]
 mod tampered;
 #[path = "payloads/unreadable.rs"]
@@ -72,7 +78,8 @@ impl File {
     /// Every byte of the database, its log included.
     fn bytes(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.folder.path()).unwrap();
-        files.flat_map(|file| read(&file.unwrap().path())).collect()
+        let files = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
+        files.flat_map(|path| read(&path)).collect()
     }
 }
 

@@ -1,3 +1,7 @@
+//! What the codecs do to a payload, and what they refuse.
+//!
+//! Owns: the tests of this module. Never needs a store.
+
 use super::*;
 use crate::limits::PAYLOAD_BYTES_MAX;
 

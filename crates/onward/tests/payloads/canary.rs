@@ -16,16 +16,19 @@ static TOKEN: Mutex<String> = Mutex::new(String::new());
 
 async fn all(ctx: Ctx, input: String) -> Result<String, Failure> {
     assert_eq!(input, "canary input");
-    let done = ctx.step("readable-step", async |_| Ok::<_, Failure>("canary result"));
+    let done = ctx.step("readable-step", async |_| Ok::<_, Failure>("canary result".to_owned()));
     assert_eq!(done.await?, "canary result");
     ctx.step("tried", async |step| match step.try_number() {
         1 => Err(Failure::new("canary try").details("canary try details")),
-        _ => Ok("canary second try"),
+        _ => Ok("canary second try".to_owned()),
     })
     .retry(Retry::fixed(Duration::from_millis(1)))
     .await?;
-    ctx.step("keyed", async |_| Ok::<_, Failure>("canary keyed")).key("readable-step-key").await?;
-    ctx.sqlite_transaction("transaction", |_, _| Ok("canary transaction".to_owned())).await?;
+    ctx.step("keyed", async |_| Ok::<_, Failure>("canary keyed".to_owned()))
+        .key("readable-step-key")
+        .await?;
+    ctx.sqlite_transaction("transaction", |_, _| Ok::<_, Failure>("canary transaction".to_owned()))
+        .await?;
     assert_eq!(ctx.signal::<String>("readable-signal").await?, "canary signal");
     let callback = ctx.callback::<String>().await?;
     let token = callback.token();
@@ -82,7 +85,8 @@ async fn fill(onward: &Onward, file: &File) {
     let run = onward.start(ON, &"canary first".to_owned()).await.unwrap();
     assert_eq!(run.result().await.unwrap(), "canary next");
 
-    let once = onward.once("readable-once").run(async || Ok::<_, Failure>("canary once")).await;
+    let once =
+        onward.once("readable-once").run(async || Ok::<_, Failure>("canary once".to_owned())).await;
     assert_eq!(once.unwrap(), "canary once");
     let once = onward.once("readable-failed").keep_failure();
     let once = once.run(async || Err::<(), _>(Failure::fatal("canary once failure"))).await;
@@ -250,23 +254,23 @@ async fn a_run_that_was_stored_plainly_goes_on_under_a_codec() {
 
 #[tokio::test]
 async fn what_looks_like_an_envelope_is_a_payload_like_any_other() {
+    const VALUE: Workflow<serde_json::Value, serde_json::Value> = Workflow::named("value");
     let store: Arc<dyn Store> = Arc::new(onward::store::MemoryStore::new());
-    let value: Workflow<serde_json::Value, serde_json::Value> = Workflow::named("value");
     for coding in [coding(&[1]), Coding::new().and(Arc::new(Compression::new()))] {
         let store = CodedStore::around(Arc::clone(&store), coding);
         let onward = Onward::with_store(Arc::new(store));
-        let worker = onward.worker().serve(value, async |_, input| {
+        let worker = onward.worker().serve(VALUE, async |_, input| {
             let details = Failure::fatal("kept").details(&input);
             if input["fails"] == true { Err(details) } else { Ok(input) }
         });
         let worker = worker.start().await.unwrap();
         let input: serde_json::Value =
             serde_json::from_str(r#"{"$onward":1,"layers":[],"data":"MQ=="}"#).unwrap();
-        let run = onward.start(value, &input).await.unwrap();
+        let run = onward.start(VALUE, &input).await.unwrap();
         assert_eq!(run.result().await.unwrap(), input);
         let input: serde_json::Value =
             serde_json::from_str(r#"{"$onward":1,"fails":true}"#).unwrap();
-        let run = onward.start(value, &input).await.unwrap();
+        let run = onward.start(VALUE, &input).await.unwrap();
         let error = run.result().await.unwrap_err();
         let failure = error.failure().unwrap();
         assert_eq!(failure.message, "kept");

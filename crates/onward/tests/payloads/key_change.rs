@@ -88,14 +88,16 @@ async fn keys_that_are_elsewhere_are_encoded_too() {
     let (runs, shared) = (File::new(), File::new());
     let open = || Onward::open(&runs.url()).keys(shared.url()).codec(Encryption::new(ring(&[1])));
     let onward = open().await.unwrap();
-    let once = onward.once("mail").run(async || Ok::<_, Failure>("canary once")).await.unwrap();
+    let once =
+        onward.once("mail").run(async || Ok::<_, Failure>("canary once".to_owned())).await.unwrap();
     assert_eq!(once, "canary once");
     let made = Arc::new(MemoryStore::new());
     let with = onward.with_keys(made.clone());
-    with.once("mail").run(async || Ok::<_, Failure>("canary made")).await.unwrap();
+    with.once("mail").run(async || Ok::<_, Failure>("canary made".to_owned())).await.unwrap();
     assert!(!holds(&shared.bytes(), "canary"));
     let stored = Onward::with_store(made).step_key("mail").await.unwrap().unwrap();
     assert!(!stored.result.unwrap().as_str().contains("canary"));
-    let once = open().await.unwrap().once("mail").run(async || Ok::<_, Failure>("no")).await;
+    let once =
+        open().await.unwrap().once("mail").run(async || Ok::<_, Failure>("no".to_owned())).await;
     assert_eq!(once.unwrap(), "canary once");
 }

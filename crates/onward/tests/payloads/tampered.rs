@@ -30,9 +30,9 @@ async fn details(onward: &Onward, run: onward::RunId) -> String {
 async fn two_inputs_that_were_exchanged_are_both_refused() {
     let file = File::new();
     let (onward, runs) = two_runs(&file, false).await;
-    let swap = "update onward_inputs set input = \
-                (select other.input from onward_inputs other where other.no <> onward_inputs.no)";
-    file.sql().execute(swap, ()).unwrap();
+    let swap = "update onward_inputs set input = other.input from onward_inputs other \
+                where other.no <> onward_inputs.no";
+    assert_eq!(file.sql().execute(swap, ()).unwrap(), 2);
     let worker = onward.worker().serve(ECHO, echo).start().await.unwrap();
     for run in runs {
         let detail = details(&onward, run).await;

@@ -56,19 +56,19 @@ async fn a_worker_without_the_key_leaves_a_run_that_goes_on_with_it() {
 
 #[tokio::test]
 async fn a_worker_without_any_codec_executes_nothing_of_an_encoded_run() {
+    const ANY: Workflow<serde_json::Value, serde_json::Value> = Workflow::named("any");
     let (store, clock) = data();
-    let any: Workflow<serde_json::Value, serde_json::Value> = Workflow::named("any");
     let input = serde_json::json!({ "secret": 7 });
-    let run = client(&store, &[1]).start(any, &input).await.unwrap().id();
+    let run = client(&store, &[1]).start(ANY, &input).await.unwrap().id();
     // Its input would be read as a value, whatever it is.
     let without = Onward::with_store(Arc::clone(&store));
-    let worker = without.worker().serve(any, async |_, input| Ok(input)).start().await.unwrap();
+    let worker = without.worker().serve(ANY, async |_, input| Ok(input)).start().await.unwrap();
     let detail = waits_readably(&without, run).await;
     assert!(detail.contains("encrypted with key \"k1\", and no codec is set up"), "{detail}");
     worker.shutdown().await.unwrap();
 
     let with = client(&store, &[1]);
-    let worker = with.worker().serve(any, async |_, input| Ok(input)).start().await.unwrap();
+    let worker = with.worker().serve(ANY, async |_, input| Ok(input)).start().await.unwrap();
     let ended = ended(&with, run, &clock).await;
     assert_eq!(ended.output.unwrap().read::<serde_json::Value>().unwrap(), input);
     worker.shutdown().await.unwrap();
@@ -112,7 +112,18 @@ async fn a_signal_that_cannot_be_read_holds_the_run_until_it_can() {
     let run = old.start(ASK, &()).await.unwrap().id();
     // Somebody has made a new key current before everybody knew it.
     client(&store, &[2, 1]).run(run).signal("answer", "forty-two").await.unwrap();
+    // It lingers for a moment first.
+    let passing = tokio::spawn({
+        let clock = clock.clone();
+        async move {
+            loop {
+                clock.advance(Duration::from_millis(100));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    });
     let detail = waits_readably(&old, run).await;
+    passing.abort();
     assert!(detail.contains("the signal \"answer\"") && detail.contains("k2"), "{detail}");
     worker.shutdown().await.unwrap();
 
