@@ -168,7 +168,7 @@ mod tests {
             transfers: vec![(format!("{id}/pay"), 0, 1, 3)],
             orders: BTreeSet::from([KEY.to_owned()]),
         };
-        Snapshot { runs: vec![(run, history)], ledger }
+        Snapshot { runs: vec![(run, history)], ledger, ..Snapshot::default() }
     }
 
     fn finds(tamper: impl FnOnce(&mut Snapshot), wanted: fn(&Breach) -> bool) {

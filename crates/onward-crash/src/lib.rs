@@ -2,10 +2,12 @@
 //!
 //! The victim (`main.rs`) serves the workflows of [`flow`], whose step bodies leave a line in a
 //! file ([`effect`]). The tests kill it, start it again, and let [`check`] compare what the bodies
-//! did with what the store says, and what transactions did to the victim's own tables ([`bank`]).
+//! did with what the store says, what transactions did to the victim's own tables ([`bank`]), and what
+//! became of signals, children and shared keys ([`company`]).
 
 pub mod bank;
 pub mod check;
+pub mod company;
 pub mod effect;
 pub mod flow;
 pub mod random;

@@ -12,6 +12,7 @@ use onward::Onward;
 use onward_crash::bank;
 use onward_crash::effect::Pen;
 use onward_crash::flow::{self, Scene};
+use tokio::task::JoinSet;
 
 /// Runs at once: fewer than a round has, so that some are queued and claimed.
 const CONCURRENCY: usize = 8;
@@ -43,13 +44,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let Some((round, runs)) = arguments.round else {
         return std::future::pending().await;
     };
-    let mut handles = Vec::new();
+    let (mut handles, mut sending) = (Vec::new(), JoinSet::new());
     for (workflow, input) in flow::round(round, runs) {
         // A second start, whose key is the order's, only gives the handle.
         if workflow.name() == flow::TRANSFER.name() {
             bank::order(&onward, &mut db, &input)?;
         }
-        handles.push(flow::start(&onward, workflow, &input).await?);
+        let is_mailbox = workflow.name() == flow::MAILBOX.name();
+        let handle = flow::start(&onward, workflow, &input).await?;
+        if is_mailbox {
+            let handle = handle.clone();
+            sending.spawn(async move { flow::send_letters(&handle).await });
+        }
+        handles.push(handle);
+    }
+    while let Some(sent) = sending.join_next().await {
+        sent??;
     }
     for handle in handles {
         handle.ended().await?;

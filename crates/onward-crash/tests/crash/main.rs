@@ -22,7 +22,7 @@ const LEASE_SHORT: Duration = Duration::from_millis(500);
 const LEASE_LONG: Duration = Duration::from_secs(120);
 
 /// Runs in a round: more than a victim executes at once.
-const ROUND_RUNS: u32 = 25;
+const ROUND_RUNS: u32 = 27;
 
 /// At which hit of a failpoint each generation dies, for each database. Early hits come again and
 /// again, so that no generation gets far; late ones fall in the middle of a busy victim.
@@ -57,6 +57,10 @@ survives_kills_at! {
     survives_kills_after_a_transaction "transact.after_commit",
     survives_kills_before_a_settle "settle.before_commit",
     survives_kills_after_a_settle "settle.after_commit",
+    survives_kills_before_a_signal "signal.before_commit",
+    survives_kills_after_a_signal "signal.after_commit",
+    survives_kills_before_a_key "key.before_commit",
+    survives_kills_after_a_key "key.after_commit",
     survives_kills_before_parking "park.before",
     survives_kills_after_parking "park.after",
 }
