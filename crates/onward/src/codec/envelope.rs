@@ -84,6 +84,7 @@ impl fmt::Display for Envelope {
         let codecs: Vec<_> = self.layers.iter().map(|layer| layer.codec.as_str()).collect();
         match keyed {
             Some(key) => write!(f, "encrypted with key {key:?}"),
+            None if codecs.is_empty() => f.write_str("stored plainly"),
             None => write!(f, "encoded by {codecs:?}"),
         }
     }

@@ -137,6 +137,11 @@ pub fn describe(json: &Json) -> Option<String> {
     Some(envelope.map_or_else(|why| why, |envelope| envelope.to_string()))
 }
 
+/// An envelope of nothing but the payload itself.
+pub(crate) fn stored_plainly(plain: &str) -> String {
+    Envelope { sent_to: None, layers: Vec::new(), data: plain.as_bytes().to_vec() }.to_text()
+}
+
 /// A stored payload that cannot be read here: its key or codec is missing, or it was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {

@@ -162,7 +162,7 @@ async fn everything_comes_back(onward: &Onward) {
             if let Entry::Done(json) | Entry::Arrived(json) = &record.entry {
                 found.push_str(json.as_str());
             }
-            let failure = record.entry.failure().map(|failure| serde_json::to_string(failure));
+            let failure = record.entry.failure().map(serde_json::to_string);
             found.push_str(&failure.map_or(String::new(), Result::unwrap));
         }
     }

@@ -1,6 +1,6 @@
 //! Somebody who can write to the database: nothing that they change is taken for what it was.
 
-use onward::{RunState, Waits};
+use onward::{Code, RunState, Waits};
 
 use super::*;
 
@@ -71,6 +71,23 @@ async fn a_changed_record_stops_its_run_and_no_other() {
     assert!(detail.contains("of step \"say\"") && detail.contains("it was changed"), "{detail}");
     assert_eq!(runs[0].status().await.unwrap().state, RunState::Waiting);
     worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_plain_output_in_the_place_of_an_encrypted_one_is_no_result() {
+    let file = File::new();
+    let (onward, [run, other]) = two_runs(&file, true).await;
+    let worker = onward.worker().serve(ECHO, echo).start().await.unwrap();
+    for run in [run, other] {
+        onward.run(run).ended().await.unwrap();
+    }
+    worker.shutdown().await.unwrap();
+    let change = "update onward_outputs set output = '\"a plain lie\"'";
+    file.sql().execute(change, ()).unwrap();
+    let output = onward.run(run).ended().await.unwrap().output.unwrap();
+    let error = output.read::<String>().unwrap_err();
+    assert_eq!(error.code(), Code::PayloadUnreadable);
+    assert!(error.to_string().contains("stored plainly"), "{error}");
 }
 
 #[tokio::test]

@@ -119,12 +119,13 @@ impl<'a> Opening<'a> {
         }
     }
 
-    fn decode(&mut self, place: &PayloadPlace<'_>, stored: &str) -> Option<String> {
+    fn decode(&mut self, place: &PayloadPlace<'_>, stored: &str) -> Opened {
         match self.coding.decode(place, stored) {
-            Ok(plain) => plain,
+            Ok(Some(plain)) => Opened::Decoded(plain),
+            Ok(None) => Opened::Plain,
             Err(unreadable) => {
                 self.unreadable.get_or_insert(unreadable);
-                None
+                Opened::Unreadable
             }
         }
     }
@@ -144,18 +145,44 @@ impl<'a> Opening<'a> {
     }
 }
 
+/// What came of a payload.
+enum Opened {
+    Decoded(String),
+    Plain,
+    Unreadable,
+}
+
+/// What is shown in the place of a payload that cannot be read: itself, as it is stored. One that is
+/// plain, where that is refused, must not be taken for a value, and is shown as if it were encoded.
+fn shown(json: Json) -> Json {
+    match is_envelope(json.as_str()) {
+        true => json,
+        false => Json::stored(codec::stored_plainly(json.as_str())),
+    }
+}
+
 impl Visit for Opening<'_> {
     fn json(&mut self, place: PayloadPlace<'_>, json: &mut Json) {
-        if let Some(plain) = self.decode(&place, json.as_str()) {
-            *json = Json::stored(plain);
+        match self.decode(&place, json.as_str()) {
+            Opened::Decoded(plain) => *json = Json::stored(plain),
+            Opened::Plain => {}
+            Opened::Unreadable => *json = shown(json.clone()),
         }
     }
 
     fn failure(&mut self, place: PayloadPlace<'_>, failure: &mut Failure) {
         let stored = failure.details.clone().unwrap_or_else(|| Json::stored("null"));
-        let Some(plain) = self.decode(&place, stored.as_str()) else { return };
-        if let Ok(Hidden { message, details }) = serde_json::from_str(&plain) {
-            failure.replace(message, details);
+        match self.decode(&place, stored.as_str()) {
+            Opened::Decoded(plain) => {
+                if let Ok(Hidden { message, details }) = serde_json::from_str(&plain) {
+                    failure.replace(message, details);
+                }
+            }
+            Opened::Plain => {}
+            Opened::Unreadable => {
+                let stored = shown(stored);
+                failure.replace(codec::describe(&stored).unwrap_or_default(), Some(stored));
+            }
         }
     }
 
