@@ -10,4 +10,5 @@ pub mod check;
 pub mod company;
 pub mod effect;
 pub mod flow;
+pub mod form;
 pub mod random;

@@ -8,10 +8,10 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use onward::Onward;
 use onward_crash::bank;
 use onward_crash::effect::Pen;
 use onward_crash::flow::{self, Scene};
+use onward_crash::form::Form;
 use tokio::task::JoinSet;
 
 /// Runs at once: fewer than a round has, so that some are queued and claimed.
@@ -33,7 +33,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         pen: Pen::open(&arguments.effects, arguments.generation)?,
         gate: arguments.effects.with_extension("gate"),
     };
-    let onward = Onward::open(&format!("sqlite:{}", arguments.database)).await?;
+    let url = format!("sqlite:{}", arguments.database);
+    let onward = Form::from_environment().open(&url).await?;
     let mut db = bank::open(arguments.database.as_ref())?;
     let worker = flow::serve(onward.worker(), &scene)
         .concurrency(CONCURRENCY)
