@@ -12,6 +12,7 @@ use crate::demo::DemoArgs;
 use crate::demo::worker::DemoWorkerArgs;
 use crate::keys::KeysCommand;
 use crate::output::Format;
+use crate::payloads::Payloads;
 use crate::problem::{Exit, Problem};
 use crate::prune::PruneArgs;
 use crate::queues::QueuesCommand;
@@ -67,6 +68,9 @@ pub(crate) struct Global {
     #[arg(default_value_t = Format::Table, hide_possible_values = true)]
     pub(crate) output: Format,
 
+    #[command(flatten)]
+    pub(crate) payloads: Payloads,
+
     /// Logs more on stderr; twice for still more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -108,6 +112,7 @@ impl Args {
 
     /// Does what was typed.
     pub(crate) async fn execute(self) -> Result<Exit, Problem> {
+        self.global.payloads.choose();
         match self.command {
             Command::Demo(demo) => demo.execute(&self.global).await,
             Command::Runs(runs) => runs.execute(&self.global).await,

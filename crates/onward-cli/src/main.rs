@@ -16,6 +16,7 @@ mod start;
 
 mod open;
 mod output;
+mod payloads;
 mod problem;
 mod progress;
 mod table;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use onward::{Code, Onward};
 
+use crate::payloads;
 use crate::problem::Problem;
 
 /// Opens a store that must exist.
@@ -53,7 +54,7 @@ fn joint(url: &str) -> char {
 
 /// Opens a store, and creates its database if there is none.
 pub(crate) async fn created(url: &str) -> Result<Onward, Problem> {
-    Ok(Onward::open(url).await?)
+    Ok(payloads::coded(Onward::open(url))?.await?)
 }
 
 /// As `created`, and says on stderr which file it made.

@@ -108,6 +108,7 @@ fn exit_of(code: Code) -> Exit {
         | Code::InvalidId
         | Code::InvalidOption
         | Code::InvalidSchedule
+        | Code::InvalidKeyRing
         | Code::NulCharacter
         | Code::NotSerializable
         | Code::PayloadTooLarge => Exit::Usage,

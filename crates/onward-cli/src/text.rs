@@ -36,9 +36,12 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
     short
 }
 
-/// A payload for a table.
+/// A payload for a table, or what is known of one that cannot be read.
 pub(crate) fn payload(json: &Json) -> String {
-    cut(json.as_str(), PAYLOAD_CHARS)
+    match onward::codec::describe(json) {
+        Some(how) => format!("({})", cut(&how, PAYLOAD_CHARS)),
+        None => cut(json.as_str(), PAYLOAD_CHARS),
+    }
 }
 
 /// A duration in one or two units.

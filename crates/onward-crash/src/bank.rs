@@ -186,7 +186,7 @@ mod tests {
             refunds: Vec::new(),
             orders: BTreeSet::from([KEY.to_owned()]),
         };
-        Snapshot { runs: vec![(run, history)], ledger }
+        Snapshot { runs: vec![(run, history)], ledger, ..Snapshot::default() }
     }
 
     fn finds(tamper: impl FnOnce(&mut Snapshot), wanted: fn(&Breach) -> bool) {

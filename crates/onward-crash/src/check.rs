@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 
-use onward::{Entry, Onward, Query, Record, Run, RunState};
+use onward::limits::PAGE_ROWS_DEFAULT;
+use onward::{Entry, Onward, Query, Record, Run, RunId, RunState, StepKey};
 
 use crate::bank::{self, Ledger};
+use crate::company;
 use crate::effect::{Effect, Times};
 use crate::flow::{Input, Output, is_expected};
 use crate::saga::{self, SAGA};
@@ -21,6 +23,8 @@ pub struct Snapshot {
     pub runs: Vec<(Run, Vec<Record>)>,
     /// The victim's own tables.
     pub ledger: Ledger,
+    /// The step keys that are not free.
+    pub keys: Vec<StepKey>,
 }
 
 impl Snapshot {
@@ -43,13 +47,26 @@ impl Snapshot {
             }
         }
         let ledger = onward.store().sqlite_file().map(Ledger::read).transpose()?;
-        Ok(Self { runs, ledger: ledger.unwrap_or_default() })
+        let keys = read_keys(onward).await?;
+        Ok(Self { runs, ledger: ledger.unwrap_or_default(), keys })
     }
 
     fn records(&self) -> impl Iterator<Item = (String, &Record)> {
         self.runs.iter().flat_map(|(run, history)| {
             history.iter().map(|record| (format!("{}/{}", run.id, record.step), record))
         })
+    }
+}
+
+async fn read_keys(onward: &Onward) -> Result<Vec<StepKey>, onward::Error> {
+    let mut keys: Vec<StepKey> = Vec::new();
+    loop {
+        let after = keys.last().map(|key| key.key.clone());
+        let page = onward.step_keys(after, PAGE_ROWS_DEFAULT).await?;
+        keys.extend(page.keys);
+        if !page.more {
+            return Ok(keys);
+        }
     }
 }
 
@@ -101,6 +118,12 @@ pub enum Breach {
     NotUndone(String),
     /// An order has no run, or a run no order.
     Alone(String),
+    /// So many letters came to a mailbox, and so many were taken.
+    Letters(String, u64, u64),
+    /// A run has not each of its children once, completed.
+    Children(String),
+    /// A run has another result than the one that is kept with its step's key.
+    OtherResult(String, String),
 }
 
 impl fmt::Display for Breach {
@@ -126,8 +149,9 @@ pub fn check(story: &Story) -> Vec<Breach> {
     }
     breaches.extend(bank::check(&story.last));
     breaches.extend(saga::check(&story.last));
+    breaches.extend(company::check(story));
     breaches.extend(check_bodies(story));
-    breaches.extend(check_ids(&story.effects, &chains));
+    breaches.extend(check_ids(story, &chains));
     breaches
 }
 
@@ -209,7 +233,8 @@ fn check_unworked(story: &Story) -> Vec<Breach> {
     let began: BTreeSet<&str> = story.effects.iter().map(|e| e.step_id.as_str()).collect();
     let done = story.last.records().filter(|(_, record)| matches!(record.entry, Entry::Done(_)));
     // That a run turned back has no body.
-    done.filter(|(id, record)| record.step != "$undo" && !began.contains(id.as_str()))
+    let is_own = |step: &str| step != "$undo" && !company::is_no_own_work(step);
+    done.filter(|(id, record)| is_own(&record.step) && !began.contains(id.as_str()))
         .map(|(id, _)| Breach::Unworked(id))
         .collect()
 }
@@ -259,13 +284,20 @@ fn rules_out(record: &Record, effect: &Effect) -> bool {
     }
 }
 
-fn check_ids(effects: &[Effect], chains: &BTreeMap<&str, Vec<&Run>>) -> Vec<Breach> {
+fn check_ids(story: &Story, chains: &BTreeMap<&str, Vec<&Run>>) -> Vec<Breach> {
     let mut breaches = BTreeMap::new();
-    for effect in effects {
+    let parents: BTreeMap<String, RunId> = (story.last.runs.iter())
+        .filter_map(|(run, _)| Some((run.id.to_string(), run.parent.as_ref()?.run)))
+        .collect();
+    for effect in &story.effects {
         let chain = chains.get(effect.key.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let is_of_key = chain.iter().any(|run| run.id.to_string() == effect.run);
+        // A child works under the key of its parent.
+        let parent = parents.get(&effect.run).map(ToString::to_string);
+        let run = parent.as_ref().unwrap_or(&effect.run);
+        let is_of_key = chain.iter().any(|of_key| of_key.id.to_string() == *run);
         let is_of_run = effect.step_id.strip_prefix(effect.run.as_str());
-        if !is_of_key || !is_of_run.is_some_and(|rest| rest.starts_with('/')) {
+        let is_shared = effect.step_id.starts_with(company::OF_KEY);
+        if !is_of_key || !(is_shared || is_of_run.is_some_and(|rest| rest.starts_with('/'))) {
             let breach = Breach::OtherId(effect.key.clone(), effect.step_id.clone());
             breaches.insert(effect.step_id.clone(), breach);
         }
@@ -276,7 +308,7 @@ fn check_ids(effects: &[Effect], chains: &BTreeMap<&str, Vec<&Run>>) -> Vec<Brea
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onward::{Json, RunId, Timestamp, WorkerId};
+    use onward::{Json, Timestamp, WorkerId};
 
     const KEY: &str = "once-0-1";
 

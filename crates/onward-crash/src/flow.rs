@@ -26,6 +26,14 @@ pub const FAN: Workflow<Input, Output> = Workflow::named("fan");
 pub const RELAY: Workflow<Input, Output> = Workflow::named("relay");
 /// Transfers of money in transactions, beside an ordinary step.
 pub const TRANSFER: Workflow<Input, Output> = Workflow::named("transfer");
+/// Letters that the victim sends to the run, one after the other and again at every start.
+pub const MAILBOX: Workflow<Input, Output> = Workflow::named("mailbox");
+/// Children, two at a time.
+pub const FAMILY: Workflow<Input, Output> = Workflow::named("family");
+/// A child of a family.
+pub const PUPIL: Workflow<Input, Output> = Workflow::named("pupil");
+/// Steps with keys that all such runs of a round share.
+pub const SHARED: Workflow<Input, Output> = Workflow::named("shared");
 /// A step that goes on only when the test opens the gate.
 pub const GATE: Workflow<Input, Output> = Workflow::named("gate");
 
@@ -37,7 +45,20 @@ pub const VIGIL: Workflow<Input, Output> = Workflow::named("vigil");
 pub const ANYWHERE: [Workflow<Input, Output>; 5] = [CHAIN, NAP, ONCE, FAN, RELAY];
 
 /// The workflows that a victim starts by itself.
-const OWN: [Workflow<Input, Output>; 7] = [CHAIN, NAP, ONCE, FAN, RELAY, TRANSFER, SAGA];
+const OWN: [Workflow<Input, Output>; 10] =
+    [CHAIN, NAP, ONCE, FAN, RELAY, TRANSFER, SAGA, MAILBOX, FAMILY, SHARED];
+
+/// Letters that a mailbox gets: so many that the victim can die between them.
+pub const LETTERS: u64 = 6;
+
+/// The name of a letter.
+const LETTER: &str = "letter";
+
+/// Children of a family.
+pub const PUPILS: u64 = 4;
+
+/// Keys that the runs of a round share: so many that the victim can die at several of them.
+const KEYS: u64 = 8;
 
 /// How long a parking sleep takes; longer than [`LINGER`].
 const NAP_TIME: Duration = Duration::from_millis(60);
@@ -111,6 +132,28 @@ pub async fn start(
     onward.start(workflow, input).key(input.key.as_str()).await
 }
 
+/// Sends a mailbox its letters, in order. Sent again, each is known by its key.
+///
+/// # Errors
+/// When the store refuses one or does not answer.
+pub async fn send_letters(run: &RunHandle<Output>) -> Result<(), onward::Error> {
+    for number in 0..LETTERS {
+        let sent = run.signal(LETTER, &number).key(format!("letter-{number}")).await;
+        match sent {
+            // It has got them all.
+            Err(error) if error.code() == onward::Code::RunFinished => return Ok(()),
+            sent => sent?,
+        }
+        tokio::time::sleep(Duration::from_millis(number % 3)).await;
+    }
+    Ok(())
+}
+
+/// The letters in their order, as a mailbox ends with them.
+fn all_letters() -> String {
+    (0..LETTERS).map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+}
+
 /// Whether a run of this key may end with this output.
 pub fn is_expected(input: &Input, output: &Output) -> bool {
     let way = output.way.as_str();
@@ -125,6 +168,9 @@ pub fn is_expected(input: &Input, output: &Output) -> bool {
         Some("transfer") => {
             output.total == input.number * 3 + 1 && ["pay", "fee", "tell"].contains(&way)
         }
+        Some("mailbox") => output.total == input.number + LETTERS && way == all_letters(),
+        Some("family") => output.total == (0..PUPILS).sum::<u64>() && way == "0 1 2 3",
+        Some("shared") => output.total == KEYS && way.is_empty(),
         Some("gate") => output.total == input.number + 2 && way.is_empty(),
         _ => false,
     }
@@ -148,6 +194,10 @@ pub fn serve(worker: WorkerBuilder, scene: &Scene) -> WorkerBuilder {
         .serve(FAN, with(scene, fan))
         .serve(RELAY, with(scene, relay))
         .serve(TRANSFER, with(scene, transfer))
+        .serve(MAILBOX, with(scene, mailbox))
+        .serve(FAMILY, with(scene, family))
+        .serve(PUPIL, with(scene, pupil))
+        .serve(SHARED, with(scene, shared))
         .serve(GATE, with(scene, gate))
         .serve(VIGIL, with(scene, vigil))
 }
@@ -264,6 +314,38 @@ async fn transfer(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failur
         moving(TRANSFERS[2]).await?;
     }
     Ok(Output { total: crown + first + rest, way: way.to_owned() })
+}
+
+async fn mailbox(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
+    let (mut total, mut way) = (input.number, Vec::new());
+    for _ in 0..LETTERS {
+        let letter: u64 = ctx.signal(LETTER).await?;
+        way.push(letter.to_string());
+        total = ctx.step("read", |step| scene.work(&input, step, total + 1)).await?;
+    }
+    Ok(Output { total, way: way.join(" ") })
+}
+
+async fn family(ctx: Ctx, _: Scene, input: Input) -> Result<Output, Failure> {
+    let pupils = (0..PUPILS).map(|number| Input { number, ..input.clone() });
+    let ends = ctx.all(pupils, 2, |pupil| ctx.start(PUPIL, &pupil).result()).await?;
+    let way: Vec<_> = ends.iter().map(|end| end.total.to_string()).collect();
+    Ok(Output { total: ends.iter().map(|end| end.total).sum(), way: way.join(" ") })
+}
+
+async fn pupil(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
+    plain(ctx.step("learn", |step| scene.work(&input, step, input.number)).await?)
+}
+
+async fn shared(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {
+    let round = input.key.split('-').nth(1).unwrap_or_default();
+    let mut total = 0;
+    // Each begins at another place, so that they meet at some keys and not at others.
+    for number in 0..KEYS {
+        let key = format!("stamp-{round}-{}", (input.number + number) % KEYS);
+        total += ctx.step("stamp", |step| scene.work(&input, step, 1)).key(key).await?;
+    }
+    plain(total)
 }
 
 async fn gate(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> {

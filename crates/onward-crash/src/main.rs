@@ -8,11 +8,12 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use onward::Onward;
 use onward_crash::bank;
 use onward_crash::effect::Pen;
 use onward_crash::flow::{self, Scene};
+use onward_crash::form::Form;
 use onward_crash::saga::{SAGA, saga};
+use tokio::task::JoinSet;
 
 /// Runs at once: fewer than a round has, so that some are queued and claimed.
 const CONCURRENCY: usize = 8;
@@ -33,7 +34,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         pen: Pen::open(&arguments.effects, arguments.generation)?,
         gate: arguments.effects.with_extension("gate"),
     };
-    let onward = Onward::open(&format!("sqlite:{}", arguments.database)).await?;
+    let url = format!("sqlite:{}", arguments.database);
+    let onward = Form::from_environment().open(&url).await?;
     let mut db = bank::open(arguments.database.as_ref())?;
     let worker = flow::serve(onward.worker(), &scene)
         .serve(SAGA, saga(&scene, arguments.database.clone().into()))
@@ -45,13 +47,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let Some((round, runs)) = arguments.round else {
         return std::future::pending().await;
     };
-    let mut handles = Vec::new();
+    let (mut handles, mut sending) = (Vec::new(), JoinSet::new());
     for (workflow, input) in flow::round(round, runs) {
         // A second start, whose key is the order's, only gives the handle.
         if workflow.name() == flow::TRANSFER.name() {
             bank::order(&onward, &mut db, &input)?;
         }
-        handles.push(flow::start(&onward, workflow, &input).await?);
+        let is_mailbox = workflow.name() == flow::MAILBOX.name();
+        let handle = flow::start(&onward, workflow, &input).await?;
+        if is_mailbox {
+            let handle = handle.clone();
+            sending.spawn(async move { flow::send_letters(&handle).await });
+        }
+        handles.push(handle);
+    }
+    while let Some(sent) = sending.join_next().await {
+        sent??;
     }
     for handle in handles {
         handle.ended().await?;

@@ -157,6 +157,11 @@ impl Failure {
         self.0.code == code
     }
 
+    /// Puts another message and other details in the place of its own, of whatever length.
+    pub(crate) fn replace(&mut self, message: String, details: Option<Json>) {
+        (self.0.message, self.0.details) = (message, details);
+    }
+
     pub(crate) fn of_child(mut self, run: RunId) -> Self {
         self.0.child = Some(run);
         self

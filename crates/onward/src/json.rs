@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::limits::PAYLOAD_BYTES_MAX;
-use crate::{Code, Error};
+use crate::{Code, Error, codec};
 
 /// A JSON text: an input, a step's result, an output, a failure's details.
 ///
@@ -70,10 +70,14 @@ impl Json {
     /// The value, as a type of yours.
     ///
     /// # Errors
-    /// `type_mismatch` when the text does not fit the type.
+    /// `type_mismatch` when the text does not fit the type, `payload_unreadable` when it is still
+    /// encoded, because this client has no codec for it.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_str(&self.0)
-            .map_err(|source| Error::type_mismatch(std::any::type_name::<T>(), source))
+        serde_json::from_str(&self.0).map_err(|source| match codec::describe(self) {
+            // A payload that was not decoded fits no type of its own.
+            Some(how) => Error::new(Code::PayloadUnreadable).about(format!("it is {how}")),
+            None => Error::type_mismatch(std::any::type_name::<T>(), source),
+        })
     }
 
     /// What two inputs are compared by: equal for texts that differ only in the order of keys, in

@@ -43,6 +43,7 @@ mod worker;
 pub mod store;
 
 mod clock;
+pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -151,3 +152,7 @@ mod undo_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/queues.md")]
 mod queues_page {}
+
+#[cfg(all(doctest, feature = "compression", feature = "encryption"))]
+#[doc = include_str!("../../../docs/payloads.md")]
+mod payloads_page {}

@@ -9,6 +9,22 @@ use std::time::Duration;
 /// record still fits a commit without holding up its neighbours.
 pub const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
 
+/// Bytes that one encoded payload decodes to: an input, result or output of full length, and room for
+/// the message of a failure or the end of a child around it. What would unpack to more is refused.
+pub const DECODED_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 256 * 1024;
+
+/// Bytes from which a payload is compressed, unless told otherwise: below half a kilobyte there is
+/// little to gain, and the envelope around it costs a hundred.
+pub const COMPRESSION_BYTES_MIN: usize = 512;
+
+/// How soon a run whose payloads could not be read is looked at again: another worker may have the
+/// key. It doubles with each attempt.
+pub const UNREADABLE_LOOK_MIN: Duration = Duration::from_secs(5);
+
+/// The longest time until such a run is looked at again: five minutes after a key is back, every run
+/// goes on, and a look costs two commits.
+pub const UNREADABLE_LOOK_MAX: Duration = Duration::from_secs(5 * 60);
+
 /// Records in one run's history: 20,000, room for a fan-out over ten thousand items and what goes with
 /// it. A claim reads the whole history, so this bounds what a claim costs; past it a run goes on with [`Ctx::continue_as`](crate::Ctx::continue_as).
 pub const HISTORY_RECORDS_MAX: usize = 20_000;

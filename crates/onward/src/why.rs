@@ -217,6 +217,9 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
         Some(Waits::Key { step, key }) => {
             format!("the key {key:?} of step {step:?}, which is held elsewhere")
         }
+        Some(Waits::Readable { detail }) => {
+            format!("the next look by a worker that can read its payloads ({detail})")
+        }
         Some(Waits::Signal { name }) => format!("the signal {name:?}"),
         Some(Waits::Child { run }) => format!("the end of its child {run}"),
         Some(Waits::Backoff { crashes }) => {

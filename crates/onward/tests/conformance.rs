@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onward::TestClock;
 use onward::conformance::{Harness, KeysHarness};
 use onward::store::Keys;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "encryption"))]
 use onward::store::Store;
 
 #[cfg(feature = "postgres")]
@@ -41,7 +41,7 @@ mod sqlite {
     use super::*;
 
     /// Two handles on one file, as two processes have them.
-    struct Sqlite {
+    pub(crate) struct Sqlite {
         store: Arc<SqliteStore>,
         other: Arc<SqliteStore>,
         _folder: TempDir,
@@ -94,7 +94,7 @@ mod postgres {
     use crate::database::{Schema, open};
 
     /// Two handles on one schema, as two processes have them.
-    struct Postgres {
+    pub(crate) struct Postgres {
         store: Arc<PostgresStore>,
         other: Arc<PostgresStore>,
         _schema: Schema,
@@ -182,6 +182,78 @@ mod pooler {
 
     onward::conformance_suite!(Pooler);
     onward::key_conformance_suite!(Pooler);
+}
+
+/// Every store again, with its payloads encrypted.
+#[cfg(feature = "encryption")]
+mod coded {
+    use onward::codec::{Coding, Encryption, KeyRing, SecretKey};
+    use onward::store::{CodedKeys, CodedStore};
+
+    use super::*;
+
+    fn coding() -> Coding {
+        let secret = |byte| SecretKey::new([byte; 32]);
+        let ring = KeyRing::new("k1", &secret(1), secret(2)).unwrap();
+        Coding::new().and(Arc::new(Encryption::new(ring)))
+    }
+
+    /// A store inside, and what is around it.
+    struct Coded<H>(H);
+
+    impl<H: Harness> Harness for Coded<H> {
+        async fn open(clock: TestClock) -> Self {
+            Self(H::open(clock).await)
+        }
+
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(CodedStore::around(self.0.store(), coding()))
+        }
+
+        fn other(&self) -> Arc<dyn Store> {
+            Arc::new(CodedStore::around(self.0.other(), coding()))
+        }
+    }
+
+    impl<H: KeysHarness> KeysHarness for Coded<H> {
+        async fn open(clock: TestClock) -> Self {
+            Self(H::open(clock).await)
+        }
+
+        fn keys(&self) -> Arc<dyn Keys> {
+            Arc::new(CodedKeys::around(self.0.keys(), coding()))
+        }
+
+        fn other(&self) -> Arc<dyn Keys> {
+            Arc::new(CodedKeys::around(self.0.other(), coding()))
+        }
+    }
+
+    mod memory {
+        use super::Coded;
+        use crate::harness::Memory;
+
+        onward::conformance_suite!(Coded<Memory>);
+        onward::key_conformance_suite!(Coded<Memory>);
+    }
+
+    #[cfg(feature = "sqlite")]
+    mod sqlite {
+        use super::Coded;
+        use crate::sqlite::Sqlite;
+
+        onward::conformance_suite!(Coded<Sqlite>);
+        onward::key_conformance_suite!(Coded<Sqlite>);
+    }
+
+    #[cfg(feature = "postgres")]
+    mod postgres {
+        use super::Coded;
+        use crate::postgres::Postgres;
+
+        onward::conformance_suite!(Coded<Postgres>);
+        onward::key_conformance_suite!(Coded<Postgres>);
+    }
 }
 
 /// A case that the suite does not list would never execute.

@@ -54,6 +54,39 @@ impl KeysHarness for Redis {
 
 onward::key_conformance_suite!(Redis);
 
+/// The same with results that are encrypted.
+#[cfg(feature = "encryption")]
+mod coded {
+    use onward::codec::{Coding, Encryption, KeyRing, SecretKey};
+    use onward::store::CodedKeys;
+
+    use super::*;
+
+    fn coding() -> Coding {
+        let secret = |byte| SecretKey::new([byte; 32]);
+        let ring = KeyRing::new("k1", &secret(1), secret(2)).unwrap();
+        Coding::new().and(Arc::new(Encryption::new(ring)))
+    }
+
+    struct Coded(Redis);
+
+    impl KeysHarness for Coded {
+        async fn open(clock: TestClock) -> Self {
+            Self(Redis::open(clock).await)
+        }
+
+        fn keys(&self) -> Arc<dyn Keys> {
+            Arc::new(CodedKeys::around(self.0.keys(), coding()))
+        }
+
+        fn other(&self) -> Arc<dyn Keys> {
+            Arc::new(CodedKeys::around(self.0.other(), coding()))
+        }
+    }
+
+    onward::key_conformance_suite!(Coded);
+}
+
 fn wish(holder: &str, lease_ms: i64) -> TakeKey {
     let holder = KeyHolder { id: holder.to_owned(), attempt: 1, caller: "test".to_owned() };
     TakeKey { key: "k".to_owned(), holder, fingerprint: None, lease_ms, counted: None }

@@ -16,6 +16,8 @@ use onward::{Ctx, Failure};
 
 use theatre::{ECHO, Script, Shuffle, crash_everywhere};
 
+#[cfg(all(feature = "compression", feature = "encryption"))]
+use theatre::crash_everywhere_encoded;
 #[cfg(feature = "sqlite")]
 use theatre::{Finale, crash_everywhere_in_sqlite};
 
@@ -314,4 +316,27 @@ fn waits_at_once_get_signals_in_their_order_again() {
         })
     };
     crash_everywhere(script);
+}
+
+/// With a codec every record, signal and child's end is encoded when it is written, written again and
+/// read again.
+#[cfg(all(feature = "compression", feature = "encryption"))]
+#[test]
+fn encoded_payloads_choose_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let mut won = vec![noted(&ctx, &shuffle, "first").await?];
+            for round in 1..=3 {
+                let name = format!("step {round}");
+                won.push(tokio::select! {
+                    poked = poke(&ctx, &shuffle) => poked?,
+                    step = noted(&ctx, &shuffle, &name) => step?,
+                });
+            }
+            won.push(ctx.start(ECHO, &7).result().await?.to_string());
+            won.push(noted(&ctx, &shuffle, "last").await?);
+            Ok(won)
+        })
+    };
+    crash_everywhere_encoded(script);
 }

@@ -11,7 +11,7 @@ use crate::args::Global;
 use crate::output::{self, Format};
 use crate::problem::{Exit, Problem};
 use crate::table::{Cell, Table, style_of};
-use crate::{open, text};
+use crate::{open, payloads, text};
 
 /// Characters of a key or a holder in a list.
 const NAME_CHARS: usize = 48;
@@ -28,7 +28,9 @@ impl Place {
     async fn open(&self, global: &Global) -> Result<Onward, Problem> {
         match self.keys.as_deref().filter(|url| !url.is_empty()) {
             None => open::existing(&global.store).await,
-            Some(url) if url.starts_with("redis") => Ok(Onward::open("memory:").keys(url).await?),
+            Some(url) if url.starts_with("redis") => {
+                Ok(payloads::coded(Onward::open("memory:").keys(url))?.await?)
+            }
             Some(url) => open::existing_at(url, "--keys sqlite:PATH or ONWARD_KEYS").await,
         }
     }

@@ -10,6 +10,7 @@ mod stage;
 use std::time::{Duration, Instant};
 
 use onward_crash::check::{Snapshot, check_fenced};
+use onward_crash::form::Form;
 use onward_crash::random::Random;
 use rustix::process::Signal;
 
@@ -22,7 +23,7 @@ const LEASE_SHORT: Duration = Duration::from_millis(500);
 const LEASE_LONG: Duration = Duration::from_secs(120);
 
 /// Runs in a round: more than a victim executes at once.
-const ROUND_RUNS: u32 = 25;
+const ROUND_RUNS: u32 = 27;
 
 /// At which hit of a failpoint each generation dies, for each database. Early hits come again and
 /// again, so that no generation gets far; late ones fall in the middle of a busy victim.
@@ -57,6 +58,10 @@ survives_kills_at! {
     survives_kills_after_a_transaction "transact.after_commit",
     survives_kills_before_a_settle "settle.before_commit",
     survives_kills_after_a_settle "settle.after_commit",
+    survives_kills_before_a_signal "signal.before_commit",
+    survives_kills_after_a_signal "signal.after_commit",
+    survives_kills_before_a_key "key.before_commit",
+    survives_kills_after_a_key "key.after_commit",
     survives_kills_before_parking "park.before",
     survives_kills_after_parking "park.after",
 }
@@ -81,15 +86,22 @@ fn one_of_a_round(round: u32, failpoint: Option<String>) -> Cast {
 
 #[test]
 fn survives_kills_at_random_effects() {
-    survives_random_kills(|random, stage, victim| {
-        let enough = stage.effects_bytes() + random.below(25) * EFFECT_BYTES;
-        wait_until("the victim has worked", || stage.effects_bytes() >= enough || victim.is_done());
-    });
+    survives_random_kills(Form::Plain, at_random_effects);
+}
+
+#[test]
+fn encoded_payloads_survive_kills_at_random_effects() {
+    survives_random_kills(Form::Encoded, at_random_effects);
+}
+
+fn at_random_effects(random: &mut Random, stage: &Stage, victim: &mut Victim) {
+    let enough = stage.effects_bytes() + random.below(25) * EFFECT_BYTES;
+    wait_until("the victim has worked", || stage.effects_bytes() >= enough || victim.is_done());
 }
 
 #[test]
 fn survives_kills_at_random_times() {
-    survives_random_kills(|random, _, victim| {
+    survives_random_kills(Form::Plain, |random, _, victim| {
         let moment = Instant::now() + Duration::from_micros(random.below(120_000));
         wait_until("the moment has come", || Instant::now() >= moment || victim.is_done());
     });
@@ -99,9 +111,9 @@ fn survives_kills_at_random_times() {
 const EFFECT_BYTES: u64 = 220;
 
 /// Kills victims from outside, round after round on one database.
-fn survives_random_kills(wait: impl Fn(&mut Random, &Stage, &mut Victim)) {
+fn survives_random_kills(form: Form, wait: impl Fn(&mut Random, &Stage, &mut Victim)) {
     let mut random = Random::from_environment();
-    let mut stage = Stage::new();
+    let mut stage = Stage::with(form);
     let mut round = 0;
     while stage.kills < RANDOM_KILLS {
         stage.want_round(round, ROUND_RUNS);

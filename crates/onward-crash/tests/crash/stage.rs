@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use onward::Onward;
 use onward_crash::check::{self, Snapshot, Story};
 use onward_crash::effect::{self, Effect};
 use onward_crash::flow::{self, Input};
+use onward_crash::form::{self, Form};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long any wait may take before the test fails.
@@ -28,6 +28,7 @@ pub(crate) struct Stage {
     runtime: tokio::runtime::Runtime,
     story: Story,
     generation: u32,
+    form: Form,
     pub(crate) kills: usize,
 }
 
@@ -42,9 +43,14 @@ pub(crate) struct Cast {
 
 impl Stage {
     pub(crate) fn new() -> Self {
+        Self::with(Form::Plain)
+    }
+
+    /// A stage on which payloads are stored in this form.
+    pub(crate) fn with(form: Form) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        Self { folder, runtime, story: Story::default(), generation: 0, kills: 0 }
+        Self { folder, runtime, story: Story::default(), generation: 0, form, kills: 0 }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -68,6 +74,9 @@ impl Stage {
         command.arg(self.generation.to_string()).arg(cast.lease.as_millis().to_string());
         if let Some((round, runs)) = cast.round {
             command.arg(round.to_string()).arg(runs.to_string());
+        }
+        if self.form == Form::Encoded {
+            command.env(form::VARIABLE, "1");
         }
         if let Some(failpoint) = &cast.failpoint {
             command.env("ONWARD_FAILPOINT", failpoint);
@@ -93,7 +102,8 @@ impl Stage {
 
     fn read(&self, database: &Path) -> Snapshot {
         self.runtime.block_on(async {
-            let onward = Onward::open(&format!("sqlite:{}", database.display())).await.unwrap();
+            let url = format!("sqlite:{}", database.display());
+            let onward = self.form.open(&url).await.unwrap();
             Snapshot::read(&onward).await.unwrap()
         })
     }
@@ -105,7 +115,7 @@ impl Stage {
             .map(|number| Input { key: format!("gate-{name}-{number}"), number, laps: 0 })
             .collect();
         self.runtime.block_on(async {
-            let onward = Onward::open(&url).await.unwrap();
+            let onward = self.form.open(&url).await.unwrap();
             for input in &inputs {
                 flow::start(&onward, flow::GATE, input).await.unwrap();
             }

@@ -56,7 +56,7 @@ impl<O> Start<O> {
     /// been tried, but for the count of duplicates of a key.
     pub fn in_sqlite(self, transaction: &rusqlite::Connection) -> Result<RunHandle<O>, Error> {
         let client = Arc::clone(self.client());
-        let new = self.new_run()?;
+        let new = client.stored_run(self.new_run()?)?;
         let Some(file) = client.store.sqlite_file() else {
             return Err(Error::new(Code::TransactionUnsupported));
         };
@@ -103,7 +103,7 @@ impl SendSignal {
     /// as another is not followed: send to that one.
     pub fn in_sqlite(self, transaction: &rusqlite::Connection) -> Result<(), Error> {
         let client = Arc::clone(self.client());
-        let new = self.new_signal()?;
+        let new = client.stored_signal(self.new_signal()?)?;
         let Some(file) = client.store.sqlite_file() else {
             return Err(Error::new(Code::TransactionUnsupported));
         };

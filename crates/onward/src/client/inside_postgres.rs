@@ -135,7 +135,7 @@ struct Call {
 impl Call {
     fn of<O>(start: Start<O>) -> Result<(Arc<Inner>, Self), Error> {
         let client = Arc::clone(start.client());
-        let new = start.new_run()?;
+        let new = client.stored_run(start.new_run()?)?;
         let Some(store) = client.store.postgres() else {
             return Err(Error::new(Code::TransactionUnsupported));
         };

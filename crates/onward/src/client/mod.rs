@@ -44,7 +44,9 @@ pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 use crate::ending::Endings;
 use crate::error::check_name;
 use crate::keyed::KeyPlace;
-use crate::store::{Filter, Keys, Prune, Query, RunPage, Stats, Store, Which};
+use crate::store::{CodedKeys, Filter, Keys, Prune, Query, RunPage, Stats, Store, Which};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::store::{NewRun, NewSignal};
 use crate::watch::Watch;
 use crate::worker::{Shared, WorkerBuilder};
 use crate::{Code, Error, Json, Key, RunId, Workflow};
@@ -108,6 +110,24 @@ impl Inner {
         self.workers().iter().any(|worker| worker.executes(run))
     }
 
+    /// A run as it is written past the store, in a transaction of the user's.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn stored_run(&self, new: NewRun) -> Result<NewRun, Error> {
+        Ok(match self.store.coded() {
+            Some(coded) => coded.seal_run(new)?,
+            None => new,
+        })
+    }
+
+    /// A signal as it is written past the store, in a transaction of the user's.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn stored_signal(&self, new: NewSignal) -> Result<NewSignal, Error> {
+        Ok(match self.store.coded() {
+            Some(coded) => coded.seal_signal(new)?,
+            None => new,
+        })
+    }
+
     fn workers(&self) -> Vec<Arc<Shared>> {
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.iter().filter_map(Weak::upgrade).collect()
@@ -158,7 +178,14 @@ impl Onward {
     #[must_use]
     pub fn with_keys(&self, keys: Arc<dyn Keys>) -> Self {
         let watch = self.inner.watch.clone();
-        Self::of(Arc::clone(&self.inner.store), KeyPlace::Other(keys), watch)
+        let place = KeyPlace::Other(keys);
+        let place = match self.inner.store.coded() {
+            None => place,
+            Some(coded) => {
+                KeyPlace::Other(Arc::new(CodedKeys::new(place, Arc::clone(coded.coding()))))
+            }
+        };
+        Self::of(Arc::clone(&self.inner.store), place, watch)
     }
 
     fn of(store: Arc<dyn Store>, keys: KeyPlace, watch: Option<Arc<Watch>>) -> Self {
@@ -404,7 +431,12 @@ impl Onward {
     /// `copy_conflict` when the destination has a run that differs, or its key for another run,
     /// `store_changed` when somebody was at work meanwhile, or why a store does not answer.
     pub fn copy_to(&self, to: &Onward) -> CopyTo {
-        CopyTo::new(Arc::clone(&self.inner.store), Arc::clone(&to.inner.store))
+        // As they are stored: a copy needs no keys, and is the same to the last byte.
+        let stored = |store: &Arc<dyn Store>| match store.coded() {
+            Some(coded) => Arc::clone(coded.inner()),
+            None => Arc::clone(store),
+        };
+        CopyTo::new(stored(&self.inner.store), stored(&to.inner.store))
     }
 }
 

@@ -10,8 +10,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::Onward;
+use crate::codec::{Codec, Coding};
 use crate::keyed::KeyPlace;
-use crate::store::{BoxFuture, MemoryStore, Store};
+#[cfg(feature = "redis")]
+use crate::store::CodedKeys;
+use crate::store::{BoxFuture, CodedStore, MemoryStore, Store};
 use crate::{Code, Error};
 
 /// A store that is being opened; made by [`Onward::open`].
@@ -19,12 +22,13 @@ use crate::{Code, Error};
 pub struct Open {
     url: String,
     keys: Option<String>,
+    coding: Coding,
     opening: Option<BoxFuture<'static, Result<Onward, Error>>>,
 }
 
 impl Open {
     pub(super) fn new(url: &str) -> Self {
-        Self { url: url.to_owned(), keys: None, opening: None }
+        Self { url: url.to_owned(), keys: None, coding: Coding::new(), opening: None }
     }
 
     /// Where step keys and [`once`](Onward::once) keep their keys, if not in the store itself:
@@ -42,6 +46,25 @@ impl Open {
         self.keys = Some(url.into());
         self
     }
+
+    /// Encodes every payload with this codec, after those that were given before: inputs, outputs,
+    /// records, failures, signals, results of keys wherever those are, and inputs of schedules.
+    /// Whatever was stored without it stays readable. See [`codec`](crate::codec).
+    ///
+    /// ```
+    /// # use onward::Onward;
+    /// # #[cfg(feature = "compression")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// use onward::codec::Compression;
+    ///
+    /// let onward = Onward::open("memory:").codec(Compression::new()).await?;
+    /// # let _ = onward; Ok(()) }
+    /// # #[cfg(not(feature = "compression"))] fn main() {}
+    /// ```
+    pub fn codec(mut self, codec: impl Codec) -> Self {
+        self.coding = self.coding.and(Arc::new(codec));
+        self
+    }
 }
 
 impl Future for Open {
@@ -51,11 +74,12 @@ impl Future for Open {
         let this = &mut *self;
         let opening = this.opening.get_or_insert_with(|| {
             let (url, keys) = (std::mem::take(&mut this.url), this.keys.take());
+            let coding = std::mem::take(&mut this.coding);
             Box::pin(async move {
-                let store = open(&url).await?;
+                let store = coded(open(&url).await?, &coding);
                 Ok(match keys {
                     None => Onward::with_store(store),
-                    Some(keys) => Onward::of(store, open_keys(&keys).await?, None),
+                    Some(keys) => Onward::of(store, open_keys(&keys, &coding).await?, None),
                 })
             })
         });
@@ -70,13 +94,25 @@ impl fmt::Debug for Open {
     }
 }
 
-async fn open_keys(url: &str) -> Result<KeyPlace, Error> {
+/// The store, in which payloads are encoded if there is a codec.
+fn coded(store: Arc<dyn Store>, coding: &Coding) -> Arc<dyn Store> {
+    match coding.is_empty() {
+        true => store,
+        false => Arc::new(CodedStore::around(store, coding.clone())),
+    }
+}
+
+async fn open_keys(url: &str, coding: &Coding) -> Result<KeyPlace, Error> {
     #[cfg(feature = "redis")]
     if url.starts_with("redis://") || url.starts_with("rediss://") {
         let keys = crate::store::RedisKeys::open(url).await?;
-        return Ok(KeyPlace::Other(Arc::new(keys)));
+        let place = KeyPlace::Other(Arc::new(keys));
+        return Ok(match coding.is_empty() {
+            true => place,
+            false => KeyPlace::Other(Arc::new(CodedKeys::new(place, Arc::new(coding.clone())))),
+        });
     }
-    Ok(KeyPlace::Store(open(url).await?))
+    Ok(KeyPlace::Store(coded(open(url).await?, coding)))
 }
 
 async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {

@@ -99,7 +99,7 @@ struct Call {
 impl Call {
     fn of(signal: SendSignal) -> Result<Self, Error> {
         let client = Arc::clone(signal.client());
-        let new = signal.new_signal()?;
+        let new = client.stored_signal(signal.new_signal()?)?;
         let Some(store) = client.store.postgres() else {
             return Err(Error::new(Code::TransactionUnsupported));
         };

@@ -354,6 +354,7 @@ async fn start_claimed(
             voided_seq: None,
             builds: BTreeMap::new(),
             signals: Vec::new(),
+            unreadable: None,
         };
         worker.execute(reserved, claimed);
     }

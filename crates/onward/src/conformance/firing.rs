@@ -297,6 +297,7 @@ fn fire(schedule: &Schedule, times: &[Timestamp], next_at: Option<Timestamp>) ->
         at: *at,
         run: RunId::new(),
         key: format!("schedule/{name}/{generation}/{at}"),
+        input: None,
     };
     Fire {
         name: name.clone(),

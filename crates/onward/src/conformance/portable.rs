@@ -72,9 +72,11 @@ pub async fn export_is_bounded_in_bytes(stage: &Stage) {
     for _ in 0..6 {
         stage.start(NewRun { input: half.clone(), ..new_run() }).await;
     }
+    // What is encrypted is stored as text, which makes four bytes of three.
+    let most = if stage.store.coded().is_some() { 3 } else { 4 };
     let first = from.export(None, 10).await.unwrap();
-    assert_eq!(first.len(), 4);
-    assert_eq!(from.export(Some(first[3].run.id), 10).await.unwrap().len(), 2);
+    assert_eq!(first.len(), most);
+    assert_eq!(from.export(Some(first[most - 1].run.id), 10).await.unwrap().len(), 6 - most);
 }
 
 /// An import again finds its runs there and changes nothing.

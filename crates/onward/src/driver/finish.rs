@@ -5,9 +5,11 @@
 
 use super::past::listed;
 use super::send::pauses;
+use super::unreadable::Wait;
 use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
 use crate::ctx::CONTINUE;
 use crate::ending::Ending;
+use crate::limits::UNREADABLE_LOOK_MIN;
 use crate::store::{self, End, Lease, Settle};
 use crate::upkeep::cascade;
 use crate::{Code, Failure, Json, RunId, failpoint};
@@ -32,6 +34,11 @@ impl Driver {
             Verdict::Stuck(code, detail) => {
                 tracing::error!(run = %self.lease.run, %code, %detail, "the run waits, stuck");
                 End::Stuck { code, detail, wakes_seen }
+            }
+            Verdict::Unreadable(detail) => {
+                let (run, deadline_at) = (self.lease.run, self.deadline_at);
+                let wait = Wait { run, deadline_at, pause: UNREADABLE_LOOK_MIN };
+                wait.end(&self.setting, detail, wakes_seen)
             }
             Verdict::Returned(returned) => self.end_of_return(returned),
         };

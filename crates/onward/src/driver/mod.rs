@@ -6,8 +6,8 @@
 //!
 //! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
 //! store), `transact` (transactions on their way), `child` (children on their way), `keyed` (keys of
-//! steps), `inbox` (signals that come in), `note` (what the run notes on itself), `undo` (turning back)
-//! and `finish` (how an attempt ends).
+//! steps), `inbox` (signals that come in), `note` (what the run notes on itself), `undo` (turning back),
+//! `unreadable` (payloads that cannot be read) and `finish` (how an attempt ends).
 
 pub(crate) mod board;
 mod child;
@@ -20,6 +20,7 @@ mod round;
 mod send;
 mod transact;
 mod undo;
+mod unreadable;
 pub(crate) mod wake;
 
 use std::future::Future;
@@ -131,6 +132,7 @@ enum Verdict {
     Returned(Result<Json, Failure>),
     Parked(Option<Timestamp>, crate::Waits),
     Stuck(Code, String),
+    Unreadable(String),
     Stopped(Stop),
     /// The function is replayed as far as its records lead, and its undos are there.
     Rebuilt,
@@ -142,6 +144,7 @@ impl Verdict {
     fn of_refused(error: store::Error) -> Self {
         match error {
             store::Error::LeaseLost => Verdict::LeaseLost,
+            store::Error::Unreadable(unreadable) => Verdict::Unreadable(unreadable.to_string()),
             error => {
                 let detail = error.to_string();
                 Verdict::Stuck(crate::Error::from(error).code(), detail)
@@ -206,6 +209,10 @@ pub(crate) async fn drive(
         && let Some(stop) = undo::marked(&setting, &claimed)
     {
         let end = finish::end_of_stop(stop);
+        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
+    }
+    if let Some(detail) = unreadable::found(&setting, &claimed) {
+        let end = unreadable::end(&setting, &claimed, detail);
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
     let course = Course::of(&setting, &claimed);

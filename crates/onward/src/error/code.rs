@@ -87,6 +87,12 @@ codes! {
     TypeMismatch = "type_mismatch", false,
         "A stored value does not fit the type it is read as. Keep old fields readable.";
 
+    // Payload codecs.
+    PayloadUnreadable = "payload_unreadable", false,
+        "A stored payload cannot be read here. Give this program the key or codec that is named.";
+    InvalidKeyRing = "invalid_key_ring", false,
+        "The keys of encrypted payloads cannot be read, or one is missing. Correct the key ring.";
+
     // Keys and runs.
     KeyConflict = "key_conflict", false,
         "This key was used with another input. Use another key, or send the same input.";

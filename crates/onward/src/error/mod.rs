@@ -151,6 +151,11 @@ impl From<store::Error> for Error {
                 Self::new(outage_code(outage)).because(source)
             }
             store::Error::Corrupt(source) => Self::new(Code::StoreCorrupt).because(source),
+            store::Error::Unreadable(unreadable) => {
+                let mut error = Self::new(Code::PayloadUnreadable).about(unreadable.to_string());
+                error.0.run = unreadable.run;
+                error
+            }
         }
     }
 }

@@ -153,6 +153,11 @@ pub enum Waits {
         /// That run.
         run: RunId,
     },
+    /// A worker that can read its payloads; it is looked at again in a while.
+    Readable {
+        /// What cannot be read, and why.
+        detail: String,
+    },
     /// An operator's `retry`, or a worker of another build.
     Stuck {
         /// `crash_loop`, `history_mismatch`, `foreign_await`, `type_mismatch`, `corrupt_record`, or

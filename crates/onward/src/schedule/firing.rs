@@ -115,7 +115,7 @@ pub(crate) async fn fire_due(
 /// The run for one time of a schedule.
 pub(crate) fn occurrence(schedule: &Schedule, at: Timestamp) -> NewOccurrence {
     let key = occurrence_key(&schedule.name, schedule.generation, at).to_string();
-    NewOccurrence { at, run: RunId::new(), key }
+    NewOccurrence { at, run: RunId::new(), key, input: None }
 }
 
 fn note(schedule: &Schedule, occurred: &Occurred) {

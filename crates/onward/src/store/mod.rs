@@ -5,6 +5,7 @@
 //! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
 //! `rules` hold those that must be taken inside a transaction), and calls nobody.
 
+mod coded;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod column;
 pub(crate) mod gather;
@@ -37,6 +38,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use coded::{CodedKeys, CodedStore};
 pub use gather::Gather;
 pub use hub::{Hub, Topic, Waiter};
 pub use memory::MemoryStore;
@@ -50,8 +52,8 @@ pub use queues::{ImportQueue, PutQueue, QueueImported, QueuePage, Queues};
 #[cfg(feature = "redis")]
 pub use redis::{RedisKeys, RedisOptions};
 pub use schedules::{
-    Advance, DueSchedules, Fire, Fired, ImportSchedule, NewOccurrence, Occurred, PutSchedule,
-    Resume, ScheduleImported, SchedulePage, Schedules,
+    Advance, DueSchedules, Fire, Fired, ImportSchedule, NewOccurrence, Occurred, OccurrenceInput,
+    PutSchedule, Resume, ScheduleImported, SchedulePage, Schedules,
 };
 pub use signal::{Inbox, NewSignal, Signal, Signalled};
 #[cfg(feature = "sqlite")]
@@ -74,6 +76,7 @@ pub use verb::{
     Settle, Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
 };
 
+use crate::codec::Unreadable;
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
 /// A boxed future, so that [`Store`] can be used behind a pointer.
@@ -109,6 +112,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The SQLite file that the store keeps, if it keeps one: what a user's own connection must be
     /// to for a start in its transaction. No I/O.
     fn sqlite_file(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The store itself, if it encodes payloads for one inside: what a start in a user's own
+    /// transaction, and a copy, ask. No I/O.
+    fn coded(&self) -> Option<&CodedStore> {
         None
     }
 
@@ -240,6 +249,8 @@ pub enum Error {
     Unavailable(Outage, Box<dyn StdError + Send + Sync>),
     /// What is stored cannot be read.
     Corrupt(Box<dyn StdError + Send + Sync>),
+    /// A payload cannot be read here, and can be where its key or codec is: leave it, look later.
+    Unreadable(Box<Unreadable>),
 }
 
 /// What a write contradicts.
@@ -336,6 +347,7 @@ impl fmt::Display for Error {
             Error::NotFound => f.write_str("no such run or schedule"),
             Error::Unavailable(outage, source) => write!(f, "{outage}: {source}"),
             Error::Corrupt(source) => write!(f, "what is stored cannot be read: {source}"),
+            Error::Unreadable(unreadable) => write!(f, "{unreadable}"),
         }
     }
 }
@@ -344,6 +356,7 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Error::Unavailable(_, source) | Error::Corrupt(source) => Some(source.as_ref()),
+            Error::Unreadable(unreadable) => Some(unreadable.as_ref()),
             Error::LeaseLost | Error::Conflict(_) | Error::NotFound => None,
         }
     }

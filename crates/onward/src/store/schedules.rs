@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use super::{Answer, NewKey, NewRun, StartAt};
 use crate::model::schedule::{SCHEDULE_TAG, SCHEDULED_AT_TAG};
 use crate::{
-    CatchUp, Json, LatestRun, OnConflict, Overlap, Run, RunId, Schedule, ScheduleSpec, Timestamp,
-    Waits,
+    CatchUp, Fingerprint, Json, LatestRun, OnConflict, Overlap, Run, RunId, Schedule, ScheduleSpec,
+    Timestamp, Waits,
 };
 
 /// A store that keeps schedules.
@@ -144,6 +144,18 @@ pub struct NewOccurrence {
     pub run: RunId,
     /// Its key.
     pub key: String,
+    /// What it is started with, where that is stored in another form than the schedule's input;
+    /// `None`: the schedule's input as it is.
+    pub input: Option<OccurrenceInput>,
+}
+
+/// What the run for one time of a schedule is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OccurrenceInput {
+    /// The input.
+    pub input: Json,
+    /// Its fingerprint.
+    pub fingerprint: Fingerprint,
 }
 
 /// What came of firing.
@@ -330,16 +342,20 @@ pub(crate) fn run_of(schedule: &Schedule, occurrence: &NewOccurrence, caller: &s
     let mut tags = schedule.tags.clone();
     tags.insert(SCHEDULE_TAG.to_owned(), schedule.name.clone());
     tags.insert(SCHEDULED_AT_TAG.to_owned(), occurrence.at.to_string());
+    let (input, fingerprint) = match &occurrence.input {
+        Some(OccurrenceInput { input, fingerprint }) => (input.clone(), *fingerprint),
+        None => (schedule.input.clone(), schedule.input.fingerprint()),
+    };
     NewRun {
         id: occurrence.run,
         workflow: schedule.workflow.clone(),
         queue: schedule.queue.clone(),
         lane: None,
         priority: schedule.priority,
-        input: schedule.input.clone(),
+        input,
         key: Some(NewKey {
             key: occurrence.key.clone(),
-            fingerprint: schedule.input.fingerprint(),
+            fingerprint,
             ttl_ms: None,
             on_conflict: OnConflict::Existing,
             gather: None,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{Gather, Mark, Signal};
 use crate::clock::millis;
+use crate::codec::Unreadable;
 use crate::json::Fingerprint;
 use crate::limits::PRUNE_BATCH_MAX;
 use crate::{
@@ -214,6 +215,8 @@ pub struct Claimed {
     pub builds: BTreeMap<u32, String>,
     /// The signals that are not in the history yet, in the order in which they came.
     pub signals: Vec<Signal>,
+    /// The first payload of it that cannot be read here, which is left as it is stored.
+    pub unreadable: Option<Box<Unreadable>>,
 }
 
 /// The end of an attempt.

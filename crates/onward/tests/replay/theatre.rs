@@ -108,6 +108,13 @@ impl House for Arc<MemoryStore> {
     }
 }
 
+#[cfg(all(feature = "compression", feature = "encryption"))]
+impl House for Arc<onward::store::CodedStore> {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(self) as Arc<dyn Store>
+    }
+}
+
 /// A SQLite file with a table of the play's own, in which each transaction leaves its name.
 #[cfg(feature = "sqlite")]
 struct Ledger {
@@ -164,6 +171,23 @@ pub(crate) fn crash_everywhere_until(script: Script, finale: Finale) {
 #[cfg(feature = "sqlite")]
 pub(crate) fn crash_everywhere_in_sqlite(script: Script, finale: Finale) {
     crash_everywhere_in(script, finale, || Box::new(Ledger::open()));
+}
+
+/// As [`crash_everywhere`], with payloads that are compressed and encrypted.
+#[cfg(all(feature = "compression", feature = "encryption"))]
+pub(crate) fn crash_everywhere_encoded(script: Script, finale: Finale) {
+    crash_everywhere_in(script, finale, || Box::new(encoded()));
+}
+
+#[cfg(all(feature = "compression", feature = "encryption"))]
+fn encoded() -> Arc<onward::store::CodedStore> {
+    use onward::codec::{Coding, Compression, Encryption, KeyRing, SecretKey};
+
+    let secret = |byte| SecretKey::new([byte; 32]);
+    let ring = KeyRing::new("k1", &secret(1), secret(2)).unwrap();
+    let coding = Coding::new().and(Arc::new(Compression::new().bytes_min(8)));
+    let coding = coding.and(Arc::new(Encryption::new(ring).refuse_plain()));
+    Arc::new(onward::store::CodedStore::around(Arc::new(MemoryStore::new()), coding))
 }
 
 fn crash_everywhere_in(script: Script, finale: Finale, build: fn() -> Box<dyn House>) {

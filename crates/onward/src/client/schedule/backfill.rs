@@ -55,6 +55,10 @@ impl Backfill {
             let about = format!("{} is in the future: its times come by themselves", self.before);
             return Err(Error::new(Code::InvalidOption).about(about));
         }
+        if let Some(how) = crate::codec::describe(&schedule.input) {
+            let about = format!("the input of schedule {:?} is {how}", schedule.name);
+            return Err(Error::new(Code::PayloadUnreadable).about(about));
+        }
         let times = Times::of(&schedule.spec)?;
         let last = Timestamp::from_millis(self.before.as_millis().saturating_sub(1));
         let most = COMMIT_BYTES_MAX / schedule.input.as_str().len().max(1);

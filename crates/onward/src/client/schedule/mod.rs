@@ -190,7 +190,7 @@ impl ScheduleHandle {
                 name: self.name.clone(),
                 generation,
                 advance: None,
-                occurrences: vec![NewOccurrence { at, run, key }],
+                occurrences: vec![NewOccurrence { at, run, key, input: None }],
                 caller: self.client.caller.clone(),
             };
             let fired = schedules.fire_schedule(fire).await.map_err(|error| self.error(error))?;

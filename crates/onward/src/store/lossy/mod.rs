@@ -303,6 +303,10 @@ impl Store for LossyStore {
         self.inner.sqlite_file()
     }
 
+    fn coded(&self) -> Option<&crate::store::CodedStore> {
+        self.inner.coded()
+    }
+
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
         let fate = match runs.first().and_then(|run| run.parent.as_ref()) {
             Some(parent) => self.fate_of(Write::Start(parent.lease.run, &parent.step)),

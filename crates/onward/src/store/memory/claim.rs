@@ -125,6 +125,7 @@ impl Row {
             voided_seq: self.records.iter().find(|r| r.voided_at.is_some()).map(|r| r.seq),
             builds: builds.collect(),
             signals: self.untaken(),
+            unreadable: None,
         }
     }
 }

@@ -223,6 +223,7 @@ fn fresh(claim: &Claim, run: crate::Run) -> Claimed {
         voided_seq: None,
         builds: Default::default(),
         signals: Vec::new(),
+        unreadable: None,
     }
 }
 

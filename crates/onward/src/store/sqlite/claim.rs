@@ -266,6 +266,7 @@ fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> 
         voided_seq: None,
         builds: Default::default(),
         signals: Vec::new(),
+        unreadable: None,
     };
     if claimed.run.signals > 0 {
         claimed.signals = signal::untaken(tx.conn, no)?;

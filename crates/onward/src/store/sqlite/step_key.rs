@@ -5,9 +5,11 @@
 
 use rusqlite::{Connection, params};
 
+use super::commit::{Points, VerbWrite};
 use super::fault::Fault;
 use super::row::{self, Columns, limit, signed};
 use super::tx::Tx;
+use super::writer::Size;
 use super::{Answer, SqliteStore};
 use crate::Timestamp;
 use crate::json::Fingerprint;
@@ -22,9 +24,20 @@ use crate::store::{
 const KEY: &str = concat!(include_str!("sql/key.sql"), include_str!("sql/key_by_name.sql"));
 const KEYS: &str = concat!(include_str!("sql/key.sql"), include_str!("sql/key_page.sql"));
 
+impl SqliteStore {
+    /// A small write, with points at which a test can kill the process.
+    fn pointed<T: Send + 'static>(
+        &self,
+        verb: impl FnMut(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Answer<'static, T> {
+        let points = Points { before: "key.before_commit", after: "key.after_commit" };
+        self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Small)
+    }
+}
+
 impl Keys for SqliteStore {
     fn take_key(&self, take: TakeKey) -> Answer<'_, KeyAnswer> {
-        self.small(move |tx| take_key(tx, &take))
+        self.pointed(move |tx| take_key(tx, &take))
     }
 
     fn renew_key(&self, lease: KeyLease, lease_ms: i64) -> Answer<'_, ()> {
@@ -39,7 +52,7 @@ impl Keys for SqliteStore {
     }
 
     fn settle_key(&self, lease: KeyLease, settle: SettleKey) -> Answer<'_, ()> {
-        self.small(move |tx| settle_key(tx, &lease, &settle))
+        self.pointed(move |tx| settle_key(tx, &lease, &settle))
     }
 
     fn release_key(&self, key: String) -> Answer<'_, bool> {
