@@ -81,8 +81,8 @@ pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
     CatchUp, CodeChange, Entry, LatestRun, LogLine, Noted, Notes, OnConflict, Overlap, Parent,
-    Queue, QueueCounts, QueueLimits, QueueUse, Rate, Record, RecordKind, Run, RunProgress, RunState,
-    Schedule, ScheduleSpec, Undoing, Waits,
+    Queue, QueueCounts, QueueLimits, QueueUse, Rate, Record, RecordKind, Run, RunProgress,
+    RunState, Schedule, ScheduleSpec, Undoing, Waits,
 };
 pub use retry::Retry;
 pub use store::{

@@ -59,10 +59,10 @@ impl<O> ForkRun<O> {
                 };
                 let on_conflict = OnConflict::Reject;
                 let key = key.as_str().to_owned();
-                Some(NewKey { key, fingerprint: input, ttl_ms: None, on_conflict })
+                Some(NewKey { key, fingerprint: input, ttl_ms: None, on_conflict, gather: None })
             }
         };
-        let fork = Fork { id: RunId::new(), run, step: step.clone(), input, key };
+        let fork = Fork { id: RunId::new(), run, step: step.clone(), input, key, rewritten: None };
         match steer::steer(&client)?.fork(fork).await {
             Ok(forked) => Ok(RunHandle::new(Arc::clone(&client), forked.id)),
             Err(StoreError::Conflict(Conflict::NoSuchStep { .. })) => {

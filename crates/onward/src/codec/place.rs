@@ -17,6 +17,14 @@ pub enum PayloadPlace<'a> {
         /// The run.
         run: RunId,
     },
+    /// What a debounced run is started with: each further start with its key gives it another input,
+    /// before that start knows the run.
+    Debounced {
+        /// The workflow.
+        workflow: &'a str,
+        /// The key.
+        key: &'a str,
+    },
     /// What a run ended with.
     Output {
         /// The run.
@@ -42,6 +50,13 @@ pub enum PayloadPlace<'a> {
         kind: RecordKind,
         /// The try that it tells of.
         try_number: u32,
+    },
+    /// A line of a run's log.
+    Log {
+        /// The run.
+        run: RunId,
+        /// The line's number.
+        no: u64,
     },
     /// What a signal carries.
     Signal {
@@ -75,8 +90,11 @@ impl PayloadPlace<'_> {
             | PayloadPlace::Failure { run }
             | PayloadPlace::Stuck { run }
             | PayloadPlace::Record { run, .. }
+            | PayloadPlace::Log { run, .. }
             | PayloadPlace::Signal { run, .. } => Some(*run),
-            PayloadPlace::StepKey { .. } | PayloadPlace::Schedule { .. } => None,
+            PayloadPlace::Debounced { .. }
+            | PayloadPlace::StepKey { .. }
+            | PayloadPlace::Schedule { .. } => None,
         }
     }
 
@@ -85,6 +103,7 @@ impl PayloadPlace<'_> {
     pub fn binding(&self) -> Vec<u8> {
         match self {
             PayloadPlace::Input { run } => joined(&["input", &run.to_string()]),
+            PayloadPlace::Debounced { workflow, key } => joined(&["debounced", workflow, key]),
             PayloadPlace::Output { run } => joined(&["output", &run.to_string()]),
             PayloadPlace::Failure { run } => joined(&["failure", &run.to_string()]),
             PayloadPlace::Stuck { run } => joined(&["stuck", &run.to_string()]),
@@ -92,6 +111,7 @@ impl PayloadPlace<'_> {
                 let (run, try_number) = (run.to_string(), try_number.to_string());
                 joined(&["record", &run, step, kind.as_str(), &try_number])
             }
+            PayloadPlace::Log { run, no } => joined(&["log", &run.to_string(), &no.to_string()]),
             PayloadPlace::Signal { run, name, key } => {
                 joined(&["signal", &run.to_string(), name, key])
             }
@@ -115,12 +135,14 @@ impl fmt::Display for PayloadPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PayloadPlace::Input { .. } => f.write_str("the input"),
+            PayloadPlace::Debounced { key, .. } => write!(f, "the input with the key {key:?}"),
             PayloadPlace::Output { .. } => f.write_str("the output"),
             PayloadPlace::Failure { .. } => f.write_str("the failure"),
             PayloadPlace::Stuck { .. } => f.write_str("why it is stuck"),
             PayloadPlace::Record { step, kind, .. } => {
                 write!(f, "the record {kind:?} of step {step:?}")
             }
+            PayloadPlace::Log { no, .. } => write!(f, "line {no} of the log"),
             PayloadPlace::Signal { name, .. } => write!(f, "the signal {name:?}"),
             PayloadPlace::StepKey { key, .. } => write!(f, "the step key {key:?}"),
             PayloadPlace::Schedule { name } => write!(f, "the input of schedule {name:?}"),

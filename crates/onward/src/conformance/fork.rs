@@ -9,7 +9,7 @@ fn steer(stage: &Stage) -> &dyn Steer {
 }
 
 fn fork_of(run: RunId, step: &str) -> Fork {
-    Fork { id: RunId::new(), run, step: step.to_owned(), input: None, key: None }
+    Fork { id: RunId::new(), run, step: step.to_owned(), input: None, key: None, rewritten: None }
 }
 
 /// A run that took three steps and completed.
@@ -176,7 +176,7 @@ pub async fn fork_takes_a_free_key(stage: &Stage) {
     let source = completed(stage, &worker).await;
     let fingerprint = json(5).fingerprint();
     let on_conflict = OnConflict::Reject;
-    let key = NewKey { key: "k".to_owned(), fingerprint, ttl_ms: None, on_conflict };
+    let key = NewKey { key: "k".to_owned(), fingerprint, ttl_ms: None, on_conflict, gather: None };
     let with_key = || Fork { key: Some(key.clone()), ..fork_of(source, "index") };
     let fork = with_key();
     steer(stage).fork(fork.clone()).await.unwrap();

@@ -60,7 +60,7 @@ pub use signal::{Inbox, NewSignal, Signal, Signalled};
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::{signal_inside, start_inside};
-pub use steer::{Asks, Fork, Mark, Pause, Steer};
+pub use steer::{Asks, Fork, Mark, Pause, Rewritten, Steer};
 pub use step_key::{
     KeyAnswer, KeyBusy, KeyEnd, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey,
     StepKeyPage, TakeKey,

@@ -3,7 +3,9 @@
 //! Owns: [`Steer`], the plain data of its verbs, and the decisions that must be taken inside their
 //! transactions. Never changes the state of a run that somebody holds.
 
-use super::{Answer, Conflict, Error, Lease, NewKey, Trace, WholeRun};
+use std::collections::BTreeMap;
+
+use super::{Answer, Conflict, Error, Lease, NewKey, Outage, Trace, WholeRun};
 use crate::model::step_id;
 use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp};
 
@@ -71,6 +73,17 @@ pub struct Fork {
     pub input: Option<Json>,
     /// Its key.
     pub key: Option<NewKey>,
+    /// What takes the place of the payloads of the other run, where those are bound to their run.
+    pub rewritten: Option<Rewritten>,
+}
+
+/// The payloads of a run, as they are stored for its fork.
+#[derive(Clone, Debug)]
+pub struct Rewritten {
+    /// The fork's input.
+    pub input: Json,
+    /// What its records say, by their numbers.
+    pub entries: BTreeMap<u64, Entry>,
 }
 
 /// Whether a pause has something to do: `false` means that an earlier one did it.
@@ -122,7 +135,10 @@ pub(crate) fn unpause(run: &mut Run) {
 /// their builds are forgotten, and records that nobody asks for are taken as a change of code is.
 pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<WholeRun, Error> {
     let source = whole.run;
-    let records = records_before(source.id, whole.records, &fork.step)?;
+    let mut records = records_before(source.id, whole.records, &fork.step)?;
+    if let Some(rewritten) = &fork.rewritten {
+        rewrite(&mut records, rewritten)?;
+    }
     let attempt = records.iter().map(|record| record.attempt).max().unwrap_or(0);
     let known = |number: u32| match whole.attempts.get(&number) {
         Some(trace) => Some(trace.build.clone()),
@@ -136,10 +152,12 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
     let attempts =
         (1..=attempt).map(|number| (number, Trace { build: build_of(number), settled: None }));
     let attempts = attempts.collect();
-    let input = fork.input.clone().unwrap_or_else(|| source.input.clone());
+    let given = fork.rewritten.as_ref().map(|rewritten| &rewritten.input);
+    let input = given.or(fork.input.as_ref()).unwrap_or(&source.input).clone();
     let run = Run {
         queue: source.queue,
         priority: source.priority,
+        lane: source.lane,
         key: fork.key.as_ref().map(|key| key.key.clone()),
         tags: source.tags,
         attempt,
@@ -158,6 +176,18 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
         signals: Vec::new(),
         log: Vec::new(),
     })
+}
+
+/// Lets records say what was rewritten of them.
+fn rewrite(records: &mut [Record], rewritten: &Rewritten) -> Result<(), Error> {
+    for record in records {
+        let Some(entry) = rewritten.entries.get(&record.seq) else {
+            let why = "the run went on while its records were rewritten for the fork";
+            return Err(Error::Unavailable(Outage::NoAnswer, why.into()));
+        };
+        record.entry = entry.clone();
+    }
+    Ok(())
 }
 
 /// The records that come before the first of a step, without that step's own.

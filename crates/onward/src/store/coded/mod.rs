@@ -9,6 +9,7 @@
 mod beside;
 mod keys;
 mod pass;
+mod steering;
 mod visit;
 
 use std::fmt;
@@ -20,9 +21,9 @@ pub use self::keys::CodedKeys;
 use self::pass::{Opening, Sealing};
 use super::{
     Answer, Claim, Claims, Conflict, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun,
-    NewSignal, NewWorker, Place, Portable, Prune, Pruned, Query, RunPage, Schedules, Settle,
-    Settled, Signal, Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted,
-    Waiter, Which,
+    NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query, Queues, RunPage,
+    Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer, Store, Sweep, Swept,
+    Topic, Transact, Transacted, Waiter, Which,
 };
 use crate::codec::Coding;
 use crate::keyed::KeyPlace;
@@ -357,6 +358,20 @@ impl Store for CodedStore {
 
     fn schedules(&self) -> Option<&dyn Schedules> {
         self.inner.schedules()?;
+        Some(self)
+    }
+
+    fn queues(&self) -> Option<&dyn Queues> {
+        self.inner.queues()
+    }
+
+    fn steer(&self) -> Option<&dyn Steer> {
+        self.inner.steer()?;
+        Some(self)
+    }
+
+    fn notebook(&self) -> Option<&dyn Notebook> {
+        self.inner.notebook()?;
         Some(self)
     }
 }

@@ -55,6 +55,15 @@ impl Visit for Sealing<'_> {
         }
     }
 
+    fn input(
+        &mut self,
+        place: PayloadPlace<'_>,
+        _debounced: Option<PayloadPlace<'_>>,
+        input: &mut Json,
+    ) {
+        self.json(place, input);
+    }
+
     fn failure(&mut self, place: PayloadPlace<'_>, failure: &mut Failure) {
         let hidden = Hidden { message: failure.message.clone(), details: failure.details.clone() };
         let Ok(plain) = serde_json::to_string(&hidden) else { return };
@@ -167,6 +176,29 @@ impl Visit for Opening<'_> {
             Opened::Decoded(plain) => *json = Json::stored(plain),
             Opened::Plain => {}
             Opened::Unreadable => *json = shown(json.clone()),
+        }
+    }
+
+    fn input(
+        &mut self,
+        place: PayloadPlace<'_>,
+        debounced: Option<PayloadPlace<'_>>,
+        input: &mut Json,
+    ) {
+        let decoded = match (self.coding.decode(&place, input.as_str()), debounced) {
+            (Err(unreadable), Some(debounced)) => {
+                let decoded = self.coding.decode(&debounced, input.as_str());
+                decoded.ok().flatten().map(Some).ok_or(unreadable)
+            }
+            (decoded, _) => decoded,
+        };
+        match decoded {
+            Ok(Some(plain)) => *input = Json::stored(plain),
+            Ok(None) => {}
+            Err(unreadable) => {
+                self.unreadable.get_or_insert(unreadable);
+                *input = shown(input.clone());
+            }
         }
     }
 

@@ -5,15 +5,25 @@
 
 use crate::codec::PayloadPlace;
 use crate::store::{
-    Claimed, End, Inbox, KeyAnswer, KeyEnd, NewKey, NewRun, NewSignal, PutSchedule, Settle,
-    SettleKey, Signal, StepKey, TakeKey, WholeRun,
+    Claimed, End, Fork, Gather, Inbox, KeyAnswer, KeyEnd, NewKey, NewRun, NewSignal, Note,
+    PutSchedule, Settle, SettleKey, Signal, StepKey, TakeKey, WholeRun,
 };
-use crate::{Entry, Failure, Fingerprint, Json, KeyState, Record, Run, RunId, Schedule, Waits};
+use crate::{
+    Entry, Failure, Fingerprint, Json, KeyState, LogLine, Record, Run, RunId, Schedule, Waits,
+};
 
 /// What is done to each payload.
 pub(super) trait Visit {
     /// A payload.
     fn json(&mut self, place: PayloadPlace<'_>, json: &mut Json);
+
+    /// The input of a run; `debounced`: where it is bound to if it was debounced.
+    fn input(
+        &mut self,
+        place: PayloadPlace<'_>,
+        debounced: Option<PayloadPlace<'_>>,
+        input: &mut Json,
+    );
 
     /// The message and details of a failure. Its code stays readable.
     fn failure(&mut self, place: PayloadPlace<'_>, failure: &mut Failure);
@@ -33,8 +43,9 @@ pub(super) fn new_run(new: &mut NewRun, visit: &mut dyn Visit) {
         id,
         input,
         key,
-        workflow: _,
+        workflow,
         queue: _,
+        lane: _,
         priority: _,
         start_at: _,
         timeout_ms: _,
@@ -43,10 +54,14 @@ pub(super) fn new_run(new: &mut NewRun, visit: &mut dyn Visit) {
         parent: _,
         claimant: _,
     } = new;
-    visit.json(PayloadPlace::Input { run: *id }, input);
-    if let Some(NewKey { fingerprint, key: _, ttl_ms: _, on_conflict: _ }) = key {
+    let mut place = PayloadPlace::Input { run: *id };
+    if let Some(NewKey { fingerprint, key, gather, ttl_ms: _, on_conflict: _ }) = key {
         visit.fingerprint(fingerprint);
+        if let Some(Gather::Debounce { ms: _, max_ms: _ }) = gather {
+            place = PayloadPlace::Debounced { workflow, key };
+        }
     }
+    visit.json(place, input);
 }
 
 pub(super) fn run(run: &mut Run, visit: &mut dyn Visit) {
@@ -56,11 +71,12 @@ pub(super) fn run(run: &mut Run, visit: &mut dyn Visit) {
         output,
         failure,
         waits_for,
-        workflow: _,
+        workflow,
+        key,
         state: _,
         queue: _,
+        lane: _,
         priority: _,
-        key: _,
         attempt: _,
         worker: _,
         build: _,
@@ -71,6 +87,7 @@ pub(super) fn run(run: &mut Run, visit: &mut dyn Visit) {
         deadline_at: _,
         cancel_at: _,
         paused_at: _,
+        paused_by: _,
         wakes: _,
         crashes: _,
         stuck_builds: _,
@@ -83,8 +100,12 @@ pub(super) fn run(run: &mut Run, visit: &mut dyn Visit) {
         code_change: _,
         signals: _,
         parent: _,
+        forked_from: _,
+        notes: _,
     } = run;
-    visit.json(PayloadPlace::Input { run: *id }, input);
+    let key = key.as_deref();
+    let debounced = key.map(|key| PayloadPlace::Debounced { workflow, key });
+    visit.input(PayloadPlace::Input { run: *id }, debounced, input);
     if let Some(output) = output {
         visit.json(PayloadPlace::Output { run: *id }, output);
     }
@@ -96,10 +117,28 @@ pub(super) fn run(run: &mut Run, visit: &mut dyn Visit) {
     }
 }
 
+/// The input of a run, alone.
+pub(super) fn input_of(run: Run, visit: &mut dyn Visit) -> Json {
+    let Run { id, mut input, workflow, key, .. } = run;
+    let debounced = key.as_deref().map(|key| PayloadPlace::Debounced { workflow: &workflow, key });
+    visit.input(PayloadPlace::Input { run: id }, debounced, &mut input);
+    input
+}
+
+/// A fork, and the input that it is stored with.
+pub(super) fn fork(fork: &mut Fork, input: &mut Json, visit: &mut dyn Visit) {
+    let Fork { id, key, run: _, step: _, input: _, rewritten: _ } = fork;
+    visit.json(PayloadPlace::Input { run: *id }, input);
+    if let Some(NewKey { fingerprint, key: _, ttl_ms: _, on_conflict: _, gather: _ }) = key {
+        visit.fingerprint(fingerprint);
+    }
+}
+
 fn waits(run: RunId, waits: &mut Waits, visit: &mut dyn Visit) {
     match waits {
         Waits::Stuck { detail, code: _ } => visit.text(PayloadPlace::Stuck { run }, detail),
         Waits::Start
+        | Waits::Debounce
         | Waits::Timer { step: _ }
         | Waits::Retry { step: _, try_number: _ }
         | Waits::Key { step: _, key: _ }
@@ -132,6 +171,16 @@ pub(super) fn record(run: RunId, record: &mut Record, visit: &mut dyn Visit) {
         }
         Entry::Began | Entry::Fired => {}
     }
+}
+
+pub(super) fn note(run: RunId, note: &mut Note, visit: &mut dyn Visit) {
+    let Note { lines, progress: _, tags: _, noted: _ } = note;
+    lines.iter_mut().for_each(|line| log_line(run, line, visit));
+}
+
+pub(super) fn log_line(run: RunId, line: &mut LogLine, visit: &mut dyn Visit) {
+    let LogLine { no, text, at: _, step: _, try_number: _ } = line;
+    visit.text(PayloadPlace::Log { run, no: *no }, text);
 }
 
 pub(super) fn settle(run: RunId, settle: &mut Settle, visit: &mut dyn Visit) {
@@ -189,6 +238,7 @@ pub(super) fn whole_run(whole: &mut WholeRun, visit: &mut dyn Visit) {
         run,
         records,
         signals,
+        log,
         attempts: _,
         failed_step: _,
         // Its fingerprint stays as it is stored: from it nothing can be told.
@@ -199,6 +249,7 @@ pub(super) fn whole_run(whole: &mut WholeRun, visit: &mut dyn Visit) {
     self::run(run, visit);
     records.iter_mut().for_each(|one| record(id, one, visit));
     signals.iter_mut().for_each(|one| signal(id, one, visit));
+    log.iter_mut().for_each(|line| log_line(id, line, visit));
 }
 
 pub(super) fn take_key(take: &mut TakeKey, visit: &mut dyn Visit) {

@@ -6,10 +6,10 @@
 
 use super::LossyStore;
 use crate::store::{
-    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import, ImportQueue, ImportSchedule,
-    Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage, Note, Notebook, Pause, Portable, PutQueue,
-    PutSchedule, QueueImported, QueuePage, Queues, Resume, ScheduleImported, SchedulePage, Schedules,
-    SettleKey, Steer, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
+    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import, ImportQueue,
+    ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage, Note, Notebook, Pause,
+    Portable, PutQueue, PutSchedule, QueueImported, QueuePage, Queues, Resume, ScheduleImported,
+    SchedulePage, Schedules, SettleKey, Steer, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
 };
 use crate::{Queue, QueueUse, Run, RunId, Schedule};
 

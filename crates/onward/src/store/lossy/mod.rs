@@ -14,9 +14,9 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::{
     Answer, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun, NewSignal,
-    NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues, RunPage, Schedules, Settle,
-    Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept, Topic, Transact, Transacted,
-    Waiter, Which,
+    NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues, RunPage, Schedules,
+    Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept, Topic, Transact,
+    Transacted, Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
