@@ -265,7 +265,7 @@ function claim_pages() returns bigint;
 
 function claim_ranges(p_queue text, p_workflow text, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(high integer, low integer, due_at bigint, id uuid);
 
-function claim_seen(p_queue text[], p_workflow text[], p_priority integer[], p_due_at bigint[], p_id uuid[], p_taken integer) returns TABLE(queue text[], workflow text[], priority integer[], due_at bigint[], id uuid[], taken boolean[]);
+function claim_seen(p_queue text[], p_workflow text[], p_priority integer[], p_due_at bigint[], p_id uuid[], p_taken integer, OUT queue text[], OUT workflow text[], OUT priority integer[], OUT due_at bigint[], OUT id uuid[], OUT taken boolean[]) returns record;
 
 function durable() returns void;
 

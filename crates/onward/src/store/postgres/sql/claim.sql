@@ -322,20 +322,22 @@ create or replace function onward.claim_seen(
     p_priority integer[],
     p_due_at bigint[],
     p_id uuid[],
-    p_taken integer
-) returns table (
-    queue text[],
-    workflow text[],
-    priority integer[],
-    due_at bigint[],
-    id uuid[],
-    taken boolean[]
+    p_taken integer,
+    out queue text[],
+    out workflow text[],
+    out priority integer[],
+    out due_at bigint[],
+    out id uuid[],
+    out taken boolean[]
 )
-language sql volatile as $$
+language plpgsql volatile as $$
+begin
+    -- Its plan is kept, as that of a function in plain SQL is not.
     select
         coalesce(array_agg(s.queue), '{}'), coalesce(array_agg(s.workflow), '{}'),
         coalesce(array_agg(s.priority), '{}'), coalesce(array_agg(s.due_at), '{}'),
         coalesce(array_agg(s.id), '{}'), coalesce(array_agg(s.place <= p_taken), '{}')
+    into queue, workflow, priority, due_at, id, taken
     from (
         select distinct on (
             f.queue, f.workflow, f.place <= p_taken,
@@ -347,7 +349,8 @@ language sql volatile as $$
             f.queue, f.workflow, f.place <= p_taken,
             case when f.place <= p_taken then f.priority end,
             case when f.place <= p_taken then -f.place else f.place end
-    ) s
+    ) s;
+end
 $$;
 
 -- The first of these runs, up to and with the one whose history goes past the limit of bytes.
