@@ -107,8 +107,11 @@ pub struct SteerMany {
     verb: Verb,
     dry_run: bool,
     per_second: Option<u32>,
-    on_progress: Option<Box<dyn FnMut(&Steered) + Send>>,
+    on_progress: Option<OnProgress>,
 }
+
+/// Is told how far it has come.
+type OnProgress = Box<dyn FnMut(&Steered) + Send>;
 
 /// What a [`SteerMany`] did, or has done so far.
 #[derive(Debug, Default)]

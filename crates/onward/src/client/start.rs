@@ -329,6 +329,7 @@ async fn start_claimed(
         attempt: 1,
         worker: Some(claimant.worker),
         build: Some(claimant.build.clone()),
+        tags: new.tags.clone(),
         ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), Timestamp::from_millis(0))
     };
     new.claimant = Some(claimant);

@@ -367,9 +367,14 @@ impl Driver {
         let next = self.board.next_alarm().map(|(due, _)| due);
         let stale = self.board.is_asked() && !self.setting.tenure.is_fresh();
         let retry = stale.then(|| self.setting.store.clock().now() + Duration::from_millis(20));
-        // A run that is stopping waits for its bodies and its grace time, not for the clock.
         let due = [next, self.deadline_at, retry, self.lingers_until].into_iter().flatten().min();
-        let due = due.filter(|_| self.stopping.is_none());
+        // A run that is stopping waits for its bodies and its grace time, not for the clock. One that
+        // is paused may wait for them for long, and its deadline holds all the same.
+        let due = match self.stopping.as_ref().map(|stopping| stopping.stop) {
+            None => due,
+            Some(Stop::Release) => self.deadline_at,
+            Some(_) => None,
+        };
         if self.alarm.as_ref().map(|(at, _)| *at) == due {
             return;
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::rules::retrying;
 use super::{Answer, Conflict, Error, Lease, NewKey, Outage, Trace, WholeRun};
 use crate::model::step_id;
 use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp};
@@ -226,16 +227,18 @@ pub(crate) enum ChildAgain {
     Tell,
     /// The child has not ended: it will tell.
     Await,
-    /// Nothing: a cancelled child stays cancelled, and its parent is told the same.
+    /// Nothing: a child that is cancelled, or refuses a retry, stays so, and its parent is told the
+    /// same.
     Leave,
 }
 
-/// What a retry of a run does about the child whose end failed it.
-pub(crate) fn child_again(child: &Run) -> ChildAgain {
+/// What a retry of a run does about the child whose end failed it. `undone`: whether the child's undo
+/// has begun.
+pub(crate) fn child_again(child: &Run, undone: bool) -> ChildAgain {
     match child.state {
-        RunState::Failed => ChildAgain::Retry,
+        RunState::Failed if retrying(child, undone).is_ok() => ChildAgain::Retry,
         RunState::Completed => ChildAgain::Tell,
-        RunState::Cancelled => ChildAgain::Leave,
+        RunState::Failed | RunState::Cancelled => ChildAgain::Leave,
         RunState::Queued | RunState::Running | RunState::Waiting => ChildAgain::Await,
     }
 }

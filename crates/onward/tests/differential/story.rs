@@ -51,6 +51,24 @@ pub(crate) enum Scene {
         troubled: bool,
         run: usize,
     },
+    /// A pause of a run that is held, or of any.
+    Pause {
+        held: bool,
+        run: usize,
+    },
+    /// A resume of a run that was paused.
+    Resume {
+        run: usize,
+    },
+    Fork {
+        run: usize,
+        step: usize,
+        input: Option<i64>,
+    },
+    Note {
+        lease: Choice,
+        tag: Option<usize>,
+    },
     /// A worker claims and dies, several times over: its lease expires, another sweeps, and a
     /// new one comes in its place.
     Death {
@@ -154,6 +172,12 @@ fn scene() -> impl Strategy<Value = Scene> {
         4 => (any::<bool>(), 0..20_usize).prop_map(|(held, run)| Scene::Cancel { held, run }),
         4 => (prop::bool::weighted(0.8), 0..20_usize)
             .prop_map(|(troubled, run)| Scene::Retry { troubled, run }),
+        3 => (any::<bool>(), 0..20_usize).prop_map(|(held, run)| Scene::Pause { held, run }),
+        3 => (0..20_usize).prop_map(|run| Scene::Resume { run }),
+        2 => (0..20_usize, 0..6_usize, prop::option::weighted(0.3, Just(7_i64)))
+            .prop_map(|(run, step, input)| Scene::Fork { run, step, input }),
+        3 => (choice(), prop::option::weighted(0.5, 0..3_usize))
+            .prop_map(|(lease, tag)| Scene::Note { lease, tag }),
         4 => (place.clone(), prop_oneof![6 => Just(1_usize), 2 => Just(4), 1 => Just(11)])
             .prop_map(|(place, times)| Scene::Death { place, times }),
         5 => (place, expired()).prop_map(|(place, expired)| Scene::Sweep { place, expired }),

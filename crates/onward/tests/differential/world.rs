@@ -11,11 +11,13 @@ use onward::conformance::Stage;
 use onward::conformance::stage::{LEASE_MS, entry, json, new_run};
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::{
-    Claim, ClaimMode, Claimant, Claims, End, Error, Filter, Lease, NewKey, NewRun, NewWorker,
-    Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store, Sweep, Swept,
-    Which,
+    Claim, ClaimMode, Claimant, Claims, End, Error, Filter, Fork, Lease, NewKey, NewRun, NewWorker,
+    Note, Pause, Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store, Sweep,
+    Swept, Which,
 };
-use onward::{Code, Entry, Failure, Record, RunId, RunState, Waits, WorkerId};
+use onward::{
+    Code, Entry, Failure, LogLine, Noted, Record, RunId, RunProgress, RunState, Waits, WorkerId,
+};
 
 use crate::story::{Beginning, Choice, Ending, Line, Scene};
 
@@ -42,11 +44,15 @@ pub(crate) enum Call {
     Settle(Lease, Settle),
     Cancel(RunId),
     Retry(RunId),
+    Pause(Pause),
+    Resume(RunId),
+    Fork(Fork),
+    Note(Lease, Note),
     Sweep(Sweep),
     Prune(Prune),
     Limit(PutQueue),
-    Pause(String),
-    Resume(String),
+    PauseQueue(String),
+    ResumeQueue(String),
 }
 
 /// What a store said to a call.
@@ -107,11 +113,17 @@ impl Call {
             Call::Settle(lease, settle) => Reply::of(&store.settle(lease, settle).await),
             Call::Cancel(run) => Reply::of(&store.cancel(run).await),
             Call::Retry(run) => Reply::of(&store.retry(run).await),
+            Call::Pause(pause) => Reply::of(&store.steer().unwrap().pause(pause).await),
+            Call::Resume(run) => Reply::of(&store.steer().unwrap().resume(run).await),
+            Call::Fork(fork) => Reply::of(&store.steer().unwrap().fork(fork).await),
+            Call::Note(lease, note) => {
+                Reply::of(&store.notebook().unwrap().note(lease, note).await)
+            }
             Call::Sweep(sweep) => Reply::of_sweep(store.sweep(sweep).await),
             Call::Prune(prune) => Reply::of(&store.prune(prune).await),
             Call::Limit(put) => Reply::of(&queues(store).put_queue(put).await),
-            Call::Pause(name) => Reply::of(&queues(store).pause_queue(name).await),
-            Call::Resume(name) => Reply::of(&queues(store).resume_queue(name).await),
+            Call::PauseQueue(name) => Reply::of(&queues(store).pause_queue(name).await),
+            Call::ResumeQueue(name) => Reply::of(&queues(store).resume_queue(name).await),
         }
     }
 }
@@ -132,6 +144,10 @@ pub(crate) struct World {
     leases: Vec<(Lease, u64)>,
     /// Runs that failed or got stuck.
     troubled: Vec<RunId>,
+    /// Runs that somebody paused.
+    paused: Vec<RunId>,
+    /// The last line of each run's log.
+    lines: BTreeMap<RunId, u64>,
     /// The last place used in each run's history.
     places: BTreeMap<RunId, (u64, Line)>,
     calls: Vec<Call>,
@@ -158,7 +174,8 @@ impl World {
     /// Every write of the story that the engine might repeat late.
     pub(crate) fn late_writes(&self) -> Vec<Call> {
         let repeated = |call: &&Call| {
-            matches!(call, Call::Start(_) | Call::Record(..) | Call::Settle(..) | Call::Retry(_))
+            let written = matches!(call, Call::Record(..) | Call::Settle(..) | Call::Note(..));
+            written || matches!(call, Call::Start(_) | Call::Retry(_) | Call::Fork(_))
         };
         self.calls.iter().filter(repeated).cloned().collect()
     }
@@ -211,6 +228,18 @@ impl World {
             Scene::Cancel { held: false, run } => Call::Cancel(from_end(&self.runs, *run)?),
             Scene::Retry { troubled: true, run } => Call::Retry(from_end(&self.troubled, *run)?),
             Scene::Retry { troubled: false, run } => Call::Retry(from_end(&self.runs, *run)?),
+            Scene::Pause { held: true, run } => {
+                Call::Pause(self.pause(self.lease(stage, Choice::Held(*run)).await?.0.run))
+            }
+            Scene::Pause { held: false, run } => {
+                Call::Pause(self.pause(from_end(&self.runs, *run)?))
+            }
+            Scene::Resume { run } => Call::Resume(from_end(&self.paused, *run)?),
+            Scene::Fork { run, step, input } => Call::Fork(self.fork(*run, *step, *input)?),
+            Scene::Note { lease, tag } => {
+                let (lease, _) = self.lease(stage, *lease).await?;
+                Call::Note(lease, self.note(stage, lease, *tag))
+            }
             Scene::Sweep { place, expired } => {
                 Call::Sweep(Sweep { expired: *expired, ..self.sweep(*place) })
             }
@@ -220,11 +249,11 @@ impl World {
                 limit: *limit,
                 dry_run: *dry_run,
             }),
-            Scene::Limit { queue, paused: true, .. } => Call::Pause(QUEUES[*queue].to_owned()),
+            Scene::Limit { queue, paused: true, .. } => Call::PauseQueue(QUEUES[*queue].to_owned()),
             Scene::Limit { queue, limits, .. } if self.tickets % 3 > 0 => {
                 Call::Limit(PutQueue { name: QUEUES[*queue].to_owned(), limits: *limits })
             }
-            Scene::Limit { queue, .. } => Call::Resume(QUEUES[*queue].to_owned()),
+            Scene::Limit { queue, .. } => Call::ResumeQueue(QUEUES[*queue].to_owned()),
             Scene::Again => match self.calls.last()?.clone() {
                 Call::Claim(claim) => Call::ClaimAgain(claim),
                 call => call,
@@ -243,6 +272,8 @@ impl World {
         }
         match call {
             Call::Start(runs) => self.runs.extend(runs.iter().map(|run| run.id)),
+            Call::Pause(pause) if reply.done => self.paused.push(pause.run),
+            Call::Fork(fork) if reply.done => self.runs.push(fork.id),
             Call::Settle(lease, settle) if reply.done => match settle.end {
                 End::Continued { run, .. } => self.runs.push(run),
                 End::Failed { .. } | End::Stuck { .. } => self.troubled.push(lease.run),
@@ -251,6 +282,34 @@ impl World {
             _ => {}
         }
         self.calls.push(call.clone());
+    }
+
+    fn pause(&self, run: RunId) -> Pause {
+        Pause { run, caller: format!("caller {}", self.calls.len()) }
+    }
+
+    fn fork(&mut self, run: usize, step: usize, input: Option<i64>) -> Option<Fork> {
+        let (run, id) = (from_end(&self.runs, run)?, RunId::from_u128(self.next_id()));
+        // What it records comes after all that it may have been given.
+        if let Some(place) = self.places.get(&run).copied() {
+            self.places.insert(id, place);
+        }
+        let step = format!("step {step}");
+        Some(Fork { id, run, step, input: input.map(json), key: None })
+    }
+
+    fn note(&mut self, stage: &Stage, lease: Lease, tag: Option<usize>) -> Note {
+        let no = self.lines.entry(lease.run).or_default();
+        *no += 1;
+        let (no, at) = (*no, stage.now());
+        let (step, text) = (Some("step 1".to_owned()), format!("line {no}"));
+        let tags = tag.map(|value| ("tag".to_owned(), value.to_string()));
+        Note {
+            lines: vec![LogLine { no, at, step, try_number: Some(1), text }],
+            progress: Some(RunProgress { done: no, total: 10, at }),
+            tags: tags.into_iter().collect(),
+            noted: Noted { seq: no, calls: 1 },
+        }
     }
 
     /// Small ids that grow, as the engine's do.

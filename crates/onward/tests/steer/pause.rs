@@ -157,6 +157,34 @@ async fn the_deadline_of_a_paused_run_holds() {
 }
 
 #[tokio::test]
+async fn the_deadline_of_a_run_that_is_being_paused_ends_its_body() {
+    on_each_store(|onward: Onward| async move {
+        let begun = Arc::new(Notify::new());
+        let tell = Arc::clone(&begun);
+        let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+            let tell = Arc::clone(&tell);
+            async move {
+                let long = ctx.step("long", async |step| {
+                    tell.notify_one();
+                    step.cancelled().await;
+                    Err::<u32, _>(Failure::fatal("stopped half-way"))
+                });
+                long.await
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(WORK, &()).timeout(Duration::from_secs(2)).await.unwrap();
+        begun.notified().await;
+        run.pause().await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(20), run.result()).await.unwrap();
+        let error = ended.unwrap_err();
+        assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()), "{error}");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_deadline_that_passed_while_no_worker_was_alive_holds() {
     on_each_store(|onward: Onward| async move {
         let serve = || {

@@ -65,7 +65,8 @@ impl State {
         };
         let child = row.signals[place].key.parse::<RunId>().ok();
         let Some(child) = child.and_then(|child| self.runs.get(&child)) else { return Ok(()) };
-        let (id, again) = (child.run.id, steer::child_again(&child.run));
+        let undone = child.records.iter().any(rules::is_undo_began);
+        let (id, again) = (child.run.id, steer::child_again(&child.run, undone));
         if again == ChildAgain::Leave {
             return Ok(());
         }

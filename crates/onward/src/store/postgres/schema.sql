@@ -115,8 +115,9 @@ CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) W
 CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
 CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
 CREATE INDEX runs_late ON onward.runs USING btree (deadline_at, id) WHERE ((stuck_builds IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
-CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND ((cancel_at IS NOT NULL) OR (paused_at IS NOT NULL)));
+CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX runs_paused_late ON onward.runs USING btree (deadline_at, id) WHERE ((paused_at IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
+CREATE INDEX runs_pausing ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (paused_at IS NOT NULL));
 CREATE UNIQUE INDEX runs_pkey ON onward.runs USING btree (id);
 CREATE INDEX runs_queued ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_running ON onward.runs USING btree (worker, ticket) WHERE (state = 'running'::text);

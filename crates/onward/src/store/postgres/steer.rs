@@ -112,7 +112,9 @@ pub(super) async fn ask_child_again(tx: &mut Tx, run: RunId, step: &str) -> Resu
         Err(_) => None,
     };
     let Some(mut child) = child else { return Ok(()) };
-    let again = steer::child_again(&child.run);
+    let child_id = run_uuid(child.run.id);
+    let undone = tx.exists(include_str!("sql/undone.sql"), &[(&child_id, Type::UUID)]).await?;
+    let again = steer::child_again(&child.run, undone);
     if again == ChildAgain::Leave {
         return Ok(());
     }

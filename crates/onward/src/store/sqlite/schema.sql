@@ -123,6 +123,9 @@ where state = 'waiting';
 CREATE INDEX onward_runs_running on onward_runs (worker, ticket)
 where state = 'running';
 
+CREATE INDEX onward_runs_marked on onward_runs (worker)
+where state = 'running' and cancel_at is not null;
+
 CREATE INDEX onward_runs_stuck on onward_runs (stuck_builds, queue, workflow, id)
 where stuck is not null;
 
@@ -142,8 +145,8 @@ where parent is not null and finished_at is null and detached = 0;
 CREATE INDEX onward_runs_cascades on onward_runs (id)
 where cascades is not null;
 
-CREATE INDEX onward_runs_marked on onward_runs (worker)
-where state = 'running' and (cancel_at is not null or paused_at is not null);
+CREATE INDEX onward_runs_pausing on onward_runs (worker)
+where state = 'running' and paused_at is not null;
 
 CREATE INDEX onward_runs_paused_late on onward_runs (deadline_at, id)
 where paused_at is not null and deadline_at is not null

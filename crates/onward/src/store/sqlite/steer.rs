@@ -79,7 +79,8 @@ pub(super) fn ask_child_again(tx: &mut Tx<'_>, run: i64, step: &str) -> Result<(
         Err(_) => None,
     };
     let Some(child) = child else { return Ok(()) };
-    let again = steer::child_again(&child.run);
+    let undone = tx.exists(include_str!("sql/undone.sql"), [child.no])?;
+    let again = steer::child_again(&child.run, undone);
     if again == ChildAgain::Leave {
         return Ok(());
     }

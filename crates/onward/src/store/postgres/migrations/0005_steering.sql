@@ -18,10 +18,8 @@ alter table onward.runs add column forked_from uuid;
 alter table onward.runs add column notes text;
 
 -- A holder is told of a pause as of a cancel.
-drop index onward.runs_marked;
-
-create index runs_marked on onward.runs (worker, id)
-where state = 'running' and (cancel_at is not null or paused_at is not null);
+create index runs_pausing on onward.runs (worker, id)
+where state = 'running' and paused_at is not null;
 
 create index runs_paused_late on onward.runs (deadline_at, id)
 where paused_at is not null and deadline_at is not null

@@ -167,15 +167,24 @@ begin
     end if;
     changed := v_woken || v_taken;
     woken := cardinality(v_woken);
-    -- In the order of its index, so that no plan walks all that the worker holds instead.
+    -- Each in the order of its index, so that no plan walks all that the worker holds instead. No run
+    -- is both: a cancel takes the pause away, and a run that is asked to end is not paused.
     select array_agg(m.id), array_agg(m.attempt), array_agg(m.ends)
     into marks, mark_attempts, mark_ends
     from (
-        select id, attempt, cancel_at is not null as ends
-        from onward.runs
-        where state = 'running' and (cancel_at is not null or paused_at is not null)
-            and worker = p_worker
-        order by id
+        (
+            select id, attempt, true as ends
+            from onward.runs
+            where state = 'running' and cancel_at is not null and worker = p_worker
+            order by id
+        )
+        union all
+        (
+            select id, attempt, false
+            from onward.runs
+            where state = 'running' and paused_at is not null and worker = p_worker
+            order by id
+        )
     ) m;
     return next;
 end

@@ -18,10 +18,8 @@ alter table onward_runs add column forked_from blob;
 alter table onward_runs add column notes text;
 
 -- A holder is told of a pause as of a cancel.
-drop index onward_runs_marked;
-
-create index onward_runs_marked on onward_runs (worker)
-where state = 'running' and (cancel_at is not null or paused_at is not null);
+create index onward_runs_pausing on onward_runs (worker)
+where state = 'running' and paused_at is not null;
 
 create index onward_runs_paused_late on onward_runs (deadline_at, id)
 where paused_at is not null and deadline_at is not null
