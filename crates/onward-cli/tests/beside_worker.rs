@@ -95,6 +95,36 @@ async fn a_failed_run_is_retried_and_goes_on_from_the_step_that_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_undone_and_what_is_left_is_shown() {
+    let place = Place::new();
+    let work = async |ctx: Ctx, n: u32| {
+        let reserve = ctx.step("reserve", async |_| Ok::<_, Failure>(n));
+        reserve.undo(async |_: u32, _| Ok::<_, Failure>(())).await?;
+        let charge = ctx.step("charge", async |_| Ok::<_, Failure>(n));
+        charge.undo(async |_: u32, _| Err::<(), _>(Failure::fatal("account closed"))).await?;
+        Err(Failure::fatal("sold out"))
+    };
+    let worker = serve(&place, work).await;
+    let id = place.start(&["work", "--input", "1"]);
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 1);
+    let told = place.onward(&["runs", "show", &id]).stdout;
+    for (name, said) in
+        [("undone", "reserve"), ("not undone", "charge"), ("failure", "undo_failed")]
+    {
+        let line = told.lines().find(|line| line.trim_start().starts_with(&format!("{name} ")));
+        assert!(line.is_some_and(|line| line.contains(said)), "{name}: {told}");
+    }
+    assert!(told.contains("account closed") && told.contains("$undo/reserve"), "{told}");
+    let run = shown(&place, &id);
+    assert_eq!(run["undoing"]["left"], serde_json::json!(["charge"]));
+    assert_eq!(run["failure"]["details"]["left_undone"][0]["step"], "charge");
+    let refused = place.onward(&["runs", "retry", &id]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("run_undone"), "{}", refused.stderr);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_has_ended_is_not_cancelled() {
     let place = Place::new();
     let worker = serve(&place, async |_, n: u32| Ok(n)).await;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use onward::rusqlite::{self, Connection, TransactionBehavior};
-use onward::{Entry, Failure, Onward, Step};
+use onward::{Entry, Failure, Onward, Run, Step};
 
 use crate::check::{Breach, Snapshot};
 use crate::flow::{Input, TRANSFER};
@@ -152,8 +152,8 @@ pub fn check(snapshot: &Snapshot) -> Vec<Breach> {
 
 /// The ids of the transfers that are recorded as done.
 fn recorded(snapshot: &Snapshot) -> BTreeSet<String> {
-    let paying = [TRANSFER.name(), SAGA.name()];
-    let runs = snapshot.runs.iter().filter(|(run, _)| paying.contains(&run.workflow.as_str()));
+    let pays = |run: &Run| run.workflow == TRANSFER.name() || run.workflow == SAGA.name();
+    let runs = snapshot.runs.iter().filter(|(run, _)| pays(run));
     let ids = runs.flat_map(|(run, history)| {
         let done = history.iter().filter(|record| matches!(record.entry, Entry::Done(_)));
         let done = done.filter(|record| is_transfer(&record.step));
@@ -170,7 +170,7 @@ fn is_transfer(step: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onward::{Json, Record, Run, RunId, Timestamp};
+    use onward::{Json, Record, RunId, Timestamp};
 
     const KEY: &str = "transfer-0-1";
 

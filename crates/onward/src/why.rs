@@ -212,6 +212,7 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
         Some(Waits::Timer { step }) => format!("the timer {step:?}"),
         Some(Waits::Retry { step, try_number }) => match step_id::undone_by(step) {
             Some(of) => format!("try {try_number} of undoing step {of:?}"),
+            None if step_id::undoes(step) => format!("try {try_number} of undoing, {step:?}"),
             None => format!("try {try_number} of step {step:?}"),
         },
         Some(Waits::Key { step, key }) => {
@@ -426,6 +427,23 @@ mod tests {
         assert_eq!(waits(&paused), since);
         let room = QueueUse { held: Vec::new(), ..calm };
         assert_eq!(waits(&room), "It is due; a worker that serves it is up.");
+    }
+
+    #[test]
+    fn a_run_that_turned_back_is_told_even_if_it_is_cancelled() {
+        let waits = |step: &str| {
+            let waits_for = Some(Waits::Retry { step: step.to_owned(), try_number: 2 });
+            let due_at = Some(Timestamp::from_millis(1_005_000));
+            let waiting = run(RunState::Waiting);
+            said(&Run { waits_for, due_at, cancel_at: Some(NOW), ..waiting }, &[])
+        };
+        assert!(
+            waits("$undo/pay").starts_with("It waits for try 2 of undoing step \"pay\", until")
+        );
+        assert!(
+            waits("$on_cancel/1").starts_with("It waits for try 2 of undoing, \"$on_cancel/1\"")
+        );
+        assert!(waits("pay").starts_with("It is asked to end"));
     }
 
     #[test]

@@ -186,6 +186,8 @@ fn records_table(history: &[Record]) -> Table<5> {
 /// One record as a row: step, try, attempt, duration and what came of it.
 pub(super) fn record_row(record: &Record) -> [Cell; 5] {
     let (result, style) = match &record.entry {
+        Entry::Done(_) if record.step == "$undo" => ("turned back".to_owned(), DIM),
+        Entry::Began if record.step == "$on_cancel" => ("kept for a cancel".to_owned(), DIM),
         Entry::Done(result) => (text::payload(result), style_of(onward::RunState::Completed)),
         Entry::Failed(failure) => (
             format!("failed: {}", text::cut(&failure.to_string(), text::PAYLOAD_CHARS)),

@@ -165,6 +165,18 @@ pub async fn cancel_of_a_parent_reaches_its_children(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
+/// A parent that was asked to end and fails, since not all of it could be undone, ends its children
+/// as well.
+pub async fn cancel_of_a_parent_that_fails_reaches_its_children(stage: &Stage) {
+    let (worker, sweeper) = (stage.worker().await, stage.worker().await);
+    let lease = stage.running(&worker).await;
+    let child = stage.start(child_of(lease, "a")).await;
+    stage.store.cancel(lease.run).await.unwrap();
+    stage.settle(lease, failed_at("pay")).await.unwrap();
+    sweeper.sweep().await;
+    assert_eq!(stage.state(child).await, RunState::Cancelled);
+}
+
 /// A parent that completes or fails leaves its children alone: a retry of it may need them.
 pub async fn other_ends_of_a_parent_leave_its_children_alone(stage: &Stage) {
     let (worker, sweeper) = (stage.worker().await, stage.worker().await);

@@ -164,6 +164,7 @@ macro_rules! conformance_suite {
                 end_of_a_child_after_its_parents
                 end_of_a_continued_child_is_told
                 cancel_of_a_parent_reaches_its_children
+                cancel_of_a_parent_that_fails_reaches_its_children
                 other_ends_of_a_parent_leave_its_children_alone
                 cancel_of_many_children_is_bounded
             }

@@ -10,7 +10,6 @@ mod outcome;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,8 +20,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::keyed::Keyed;
-use self::outcome::limited;
 pub(crate) use self::outcome::recordable;
+use self::outcome::{chance, limited};
 use super::body::Step;
 use super::undo::UndoSetup;
 use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told, Transaction};
@@ -494,14 +493,4 @@ impl<T> fmt::Debug for StepFuture<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StepFuture").field("name", &self.name).finish()
     }
-}
-
-/// Where in its range a pause with jitter falls: anywhere, and in a check always at one place, so
-/// that two executions differ only in what their crash did.
-fn chance() -> f64 {
-    #[cfg(feature = "testing")]
-    if crate::testing::observer::is_installed() {
-        return 0.5;
-    }
-    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
 }

@@ -444,6 +444,10 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Bodies and the function go before the run is called ended, so that they may look at it.
         drop_user_code(&mut self.function);
+        let board = &self.board;
+        if std::panic::catch_unwind(AssertUnwindSafe(|| board.drop_undos())).is_err() {
+            tracing::error!("a destructor of an undo panicked");
+        }
         self.board.end();
     }
 }

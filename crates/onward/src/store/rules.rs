@@ -65,6 +65,12 @@ pub(crate) fn retrying(run: &Run, undone: bool) -> Result<bool, Error> {
     }
 }
 
+/// Whether the end of a run ends its children too: it was cancelled, or asked to end and could not
+/// be wholly undone.
+pub(crate) fn cascades(state: RunState, cancel_asked: bool) -> bool {
+    state == RunState::Cancelled || (state == RunState::Failed && cancel_asked)
+}
+
 /// Whether a record says that its run's undo has begun.
 pub(crate) fn is_undo_began(record: &Record) -> bool {
     record.step == step_id::UNDO

@@ -295,7 +295,7 @@ impl World {
             self.places.insert(id, place);
         }
         let step = format!("step {step}");
-        Some(Fork { id, run, step, input: input.map(json), key: None })
+        Some(Fork { id, run, step, input: input.map(json), key: None, rewritten: None })
     }
 
     fn note(&mut self, stage: &Stage, lease: Lease, tag: Option<usize>) -> Note {

@@ -390,7 +390,7 @@ fn check_end(inner: &Arc<dyn Store>, run: Option<&onward::RunId>, finale: Finale
 /// All that was done before the play turned back is undone, in reverse, and nothing was done after.
 fn check_undone(history: &[Record]) {
     let place = history.iter().position(|record| record.step == "$undo");
-    let place = place.expect("the play turned back");
+    let place = place.unwrap();
     let is_done = |record: &&Record| matches!(record.entry, Entry::Done(_));
     let done = history[..place].iter().rev().filter(is_done).map(|record| record.step.as_str());
     let done: Vec<_> = done.filter(|step| step.starts_with("do ")).collect();

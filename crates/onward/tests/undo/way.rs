@@ -1,5 +1,6 @@
 //! The way back itself: what is replayed, what waits, what is refused.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use onward::testing::TestOnward;
@@ -160,4 +161,33 @@ async fn a_transaction_is_undone_with_what_it_gave() {
     assert_eq!(run.ended().await.unwrap().state, RunState::Failed);
     assert_eq!(log.lines(), ["$undo/reserve 4"]);
     worker.shutdown().await.unwrap();
+}
+
+/// An undo that owns its run's `Ctx` does not keep the run in memory.
+#[tokio::test]
+async fn what_an_undo_owns_is_dropped_with_its_run() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let owned = Arc::new(());
+    let of = Arc::clone(&owned);
+    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+        let owned = Arc::clone(&of);
+        async move {
+            let (kept, told) = ((ctx.clone(), Arc::clone(&owned)), (ctx.clone(), owned));
+            ctx.on_cancel(move |_| {
+                let _ = &told;
+                std::future::ready(Ok::<_, Failure>(()))
+            });
+            let step = ctx.step("reserve", async |_| Ok::<_, Failure>(()));
+            step.undo(move |(), _| {
+                let _ = &kept;
+                std::future::ready(Ok::<_, Failure>(()))
+            })
+            .await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    run.result().await.unwrap();
+    worker.shutdown().await.unwrap();
+    assert!(Arc::strong_count(&owned) <= 2, "the handler's own may be left, and no run's");
 }

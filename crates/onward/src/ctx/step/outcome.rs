@@ -1,7 +1,8 @@
 //! What comes of a body: within its time, and as it is recorded.
 //!
-//! Owns: the limit of a try, and the form of a result. Never reports anything; the step does.
+//! Owns: the limit of a try, the form of a result, and the chance in a pause. Never reports anything; the step does.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -34,4 +35,14 @@ pub(super) async fn limited<T>(
         Ok(result) => result,
         Err(_) => Err(Failure::engine(Code::Timeout, format!("no answer within {limit:?}"))),
     }
+}
+
+/// Where in its range a pause with jitter falls: anywhere, and in a check always at one place, so
+/// that two executions differ only in what their crash did.
+pub(super) fn chance() -> f64 {
+    #[cfg(feature = "testing")]
+    if crate::testing::observer::is_installed() {
+        return 0.5;
+    }
+    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
 }

@@ -64,15 +64,6 @@ impl Undos {
             kept.done = Some((seq, json.clone()));
         }
     }
-
-    /// Hands out the undos of the steps that are done, by the places of their records.
-    fn take_done(&mut self) -> HashMap<u64, (Arc<str>, Undo, Json)> {
-        let done = self.steps.drain().filter_map(|(step, kept)| {
-            let (seq, json) = kept.done?;
-            Some((seq, (step, kept.undo, json)))
-        });
-        done.collect()
-    }
 }
 
 impl Board {
@@ -80,7 +71,9 @@ impl Board {
     /// though nobody waits for it any more.
     pub(crate) fn keep_undo(&self, step: &str, undo: Undo) {
         let step = step_id::base(step).into();
-        self.lock().undos.steps.insert(step, Kept { undo, done: None });
+        let before = self.lock().undos.steps.insert(step, Kept { undo, done: None });
+        // User code, whose drop may come back to this board.
+        drop(before);
     }
 
     /// Keeps what is to be executed when the run is cancelled. A run without a record is ended
@@ -135,21 +128,33 @@ impl Board {
         // The bodies of the function were asked to end; those of the undos are not.
         self.cancelled.send_replace(false);
         let mut inner = self.lock();
-        inner.transactions.clear();
-        inner.key_asks.clear();
-        inner.children.clear();
+        let asked = (
+            std::mem::take(&mut inner.transactions),
+            std::mem::take(&mut inner.key_asks),
+            std::mem::take(&mut inner.children),
+        );
         inner.trouble = None;
         inner.continue_as = None;
         inner.usage.is_open = true;
         inner.past.turn_back(tail);
+        let Undos { steps, mut on_cancel, .. } = std::mem::take(&mut inner.undos);
+        // User code, whose drop may come back to this board.
+        drop(inner);
+        drop(asked);
         let mut work = Vec::with_capacity(began.on_cancel + began.undos.len());
         for number in (1..=began.on_cancel).rev() {
-            let kept = inner.undos.on_cancel.get_mut(number - 1).and_then(Option::take);
+            let kept = on_cancel.get_mut(number - 1).and_then(Option::take);
             let undo = kept.map(|undo| (undo, Json::stored("null")));
             let step = step_id::on_cancel(number);
             work.push(UndoWork { of: step.clone(), step, undo });
         }
-        let mut done = inner.undos.take_done();
+        let mut done: HashMap<u64, (Arc<str>, Undo, Json)> = steps
+            .into_iter()
+            .filter_map(|(step, Kept { undo, done })| {
+                let (seq, json) = done?;
+                Some((seq, (step, undo, json)))
+            })
+            .collect();
         for seq in &began.undos {
             let (of, undo) = match done.remove(seq) {
                 Some((step, undo, json)) => (step.to_string(), Some((undo, json))),
@@ -158,6 +163,12 @@ impl Board {
             work.push(UndoWork { step: step_id::undo(&of), of, undo });
         }
         work
+    }
+
+    /// Drops what is kept: it may own the run's `Ctx`, and so this board.
+    pub(crate) fn drop_undos(&self) {
+        let kept = std::mem::take(&mut self.lock().undos);
+        drop(kept);
     }
 }
 

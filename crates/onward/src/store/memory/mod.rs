@@ -357,7 +357,7 @@ impl State {
         row.run.waits_for = None;
         super::steer::unpause(&mut row.run);
         row.release();
-        row.cascades = state == RunState::Cancelled;
+        row.cascades = rules::cascades(state, row.run.cancel_at.is_some());
         self.let_successor_go(run, now);
         signal::tell_parent(self, run, now);
     }

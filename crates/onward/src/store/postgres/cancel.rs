@@ -69,9 +69,9 @@ pub(super) async fn tell_parent(tx: &mut Tx, row: &Row) -> Result<(), Fault> {
     }
 }
 
-/// Has the children of a cancelled run cancelled by the next sweep.
+/// Has the children of a run that was asked to end cancelled by the next sweep.
 pub(super) async fn cascade(tx: &Tx, row: &Row) -> Result<(), Fault> {
-    if row.run.state == RunState::Cancelled {
+    if rules::cascades(row.run.state, row.run.cancel_at.is_some()) {
         let id = run_uuid(row.run.id);
         tx.rows(include_str!("sql/cascade_mark.sql"), &[(&id, Type::UUID)]).await?;
     }

@@ -160,7 +160,7 @@ fn finish(
     ];
     tx.execute(include_str!("sql/settle_end.sql"), params)?;
     release_successor(tx, held.successor)?;
-    if state == RunState::Cancelled {
+    if rules::cascades(state, held.cancel_asked) {
         tx.execute(include_str!("sql/cascade_mark.sql"), [held.no])?;
     }
     if held.has_parent

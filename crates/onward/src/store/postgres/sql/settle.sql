@@ -144,7 +144,10 @@ begin
             retried_at = null,
             failed_step = w.step,
             continued_as = null,
-            cascades = case when w.ending = 'cancelled' then true end
+            cascades = case
+                when w.ending = 'cancelled' then true
+                when w.ending = 'failed' and r.cancel_at is not null then true
+            end
         from unnest(w_run, w_end, w_step) w (run, ending, step)
         where r.id = w.run and r.successor is null
             and w.ending in ('completed', 'failed', 'cancelled');
