@@ -17,6 +17,13 @@ CREATE TABLE onward_duplicates (
 
 CREATE INDEX onward_duplicates_run on onward_duplicates (run);
 
+CREATE TABLE onward_grants (
+    queue text not null,
+    at integer not null,
+    count integer not null,
+    primary key (queue, at)
+) strict, without rowid;
+
 CREATE TABLE onward_inputs (
     no integer primary key,
     input text not null,
@@ -37,6 +44,18 @@ CREATE TABLE onward_outputs (
     output text,
     failure text
 ) strict;
+
+CREATE TABLE onward_queues (
+    name text primary key,
+    concurrency integer,
+    per_worker integer,
+    rate_count integer,
+    rate_period_ms integer,
+    per_lane integer,
+    paused_at integer,
+    changed_at integer,
+    last_lane text
+) strict, without rowid;
 
 CREATE TABLE onward_records (
     no integer primary key,
@@ -88,7 +107,7 @@ CREATE TABLE onward_runs (
     continued_from blob,
     continued_as blob,
     code_change text
-, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer) strict;
+, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, lane text) strict;
 
 CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);
 
@@ -134,6 +153,14 @@ where parent is not null and finished_at is null and detached = 0;
 
 CREATE INDEX onward_runs_cascades on onward_runs (id)
 where cascades is not null;
+
+CREATE INDEX onward_runs_slots on onward_runs (queue, lane, worker)
+where state = 'running' and queue > '';
+
+CREATE INDEX onward_runs_lanes
+on onward_runs (queue, workflow, lane, (started_at is null), priority desc, due_at, id)
+where state = 'queued' and lane is not null and crashes < 3 and paused_at is null
+    and (stuck_builds is null or cancel_at is not null);
 
 CREATE TABLE onward_schedules (
     name text primary key,
