@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // changes it while programs work.
     onward.queue("api").rate(20, Duration::from_secs(1)).concurrency(4).per_lane(1).save().await?;
 
-    let worker = onward.worker().queue("api").serve(CALL, call_api).start().await?;
+    let worker = onward.worker().queues(["api"]).serve(CALL, call_api).start().await?;
     let mut runs = Vec::new();
     for (customer, calls) in [("acme", 60), ("bolt", 5), ("coop", 5)] {
         for number in 0..calls {

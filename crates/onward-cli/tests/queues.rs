@@ -60,6 +60,9 @@ fn a_paused_queue_says_so() {
     let said = done(&place, &["queues", "pause", "ocr"]);
     assert!(said.starts_with("ocr: no limits, paused "), "{said}");
     assert!(shown(&place, "ocr")["paused_at"].is_string());
+    let id = done(&place, &["runs", "list", "-o", "ids"]);
+    let run = done(&place, &["runs", "show", id.trim()]);
+    assert!(run.contains("Its queue \"ocr\" is paused, since "), "{run}");
     assert_eq!(done(&place, &["queues", "resume", "ocr"]), "ocr: no limits, open\n");
 }
 

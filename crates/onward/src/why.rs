@@ -167,10 +167,19 @@ pub fn why(run: &Run, workers: &[WorkerInfo], used: Option<&QueueUse>, now: Time
         (RunState::Waiting, waits) if run.due_at.is_some_and(|due| due > now) => {
             until(run, waits.as_ref(), now)
         }
-        _ if is_served(run, &live) => {
-            used.and_then(|used| held_back(run, &live, used, now)).unwrap_or(Why::NextInLine)
+        _ => queued(run, &live, used, now),
+    }
+}
+
+/// Why a run that is due is not running.
+fn queued(run: &Run, live: &[&WorkerInfo], used: Option<&QueueUse>, now: Timestamp) -> Why {
+    let queue = run.queue.clone();
+    match used.and_then(|used| used.queue.paused_at) {
+        Some(since) => Why::QueuePaused { queue, since },
+        None if is_served(run, live) => {
+            used.and_then(|used| held_back(run, live, used, now)).unwrap_or(Why::NextInLine)
         }
-        _ => Why::NoWorker { workflow: run.workflow.clone(), queue: run.queue.clone() },
+        None => Why::NoWorker { workflow: run.workflow.clone(), queue },
     }
 }
 
@@ -183,9 +192,6 @@ fn paused(run: &Run) -> Option<Why> {
 /// What in its queue holds a queued run back.
 fn held_back(run: &Run, live: &[&WorkerInfo], used: &QueueUse, now: Timestamp) -> Option<Why> {
     let (queue, limits) = (run.queue.clone(), used.queue.limits);
-    if let Some(since) = used.queue.paused_at {
-        return Some(Why::QueuePaused { queue, since });
-    }
     if let Some(limit) = limits.concurrency.map(u64::from).filter(|limit| used.running >= *limit) {
         return Some(Why::QueueFull { queue, running: used.running, limit });
     }

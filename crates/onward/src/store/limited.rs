@@ -39,8 +39,8 @@ pub(crate) trait Site {
     /// Runs that are running, and those of them that the claim's worker has.
     fn running(&mut self) -> Result<(u64, u64), Self::Fault>;
 
-    /// Runs of a lane that are running; no more than `most` are counted.
-    fn lane_running(&mut self, lane: &str, most: u64) -> Result<u64, Self::Fault>;
+    /// Runs of a lane that are running.
+    fn lane_running(&mut self, lane: &str) -> Result<u64, Self::Fault>;
 
     /// What was granted after a time.
     fn granted_after(&mut self, time: Timestamp) -> Result<Granted, Self::Fault>;
@@ -162,7 +162,7 @@ impl<S: Site> Lanes<'_, S> {
         if let Some(free) = self.free.get(lane) {
             return Ok(*free);
         }
-        let running = self.site.lane_running(lane, self.per_lane)?;
+        let running = self.site.lane_running(lane)?;
         let free = usize::try_from(self.per_lane.saturating_sub(running)).unwrap_or(usize::MAX);
         self.free.insert(lane.to_owned(), free);
         Ok(free)

@@ -189,11 +189,9 @@ pub struct Claims {
     /// When the next waiting run of any queue wakes, or the rate of a queue allows the next run, or when
     /// the next claim would look where this one did not.
     pub next_due: Option<Timestamp>,
-    /// Whether more runs that this worker serves are queued, and the limits of their queues let it
-    /// take one.
+    /// Whether more runs that this worker serves are queued, within the limits of their queues.
     pub more: bool,
-    /// Whether a suspect that this worker serves is queued, and the limits of its queue let it be
-    /// taken.
+    /// Whether a suspect that this worker serves is queued, within the limits of its queue.
     pub suspect: bool,
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn serve_if_told() {
     runtime.unwrap().block_on(async {
         let file = Arc::new(OpenOptions::new().append(true).create(true).open(log).unwrap());
         let onward = Onward::open(&url).await.unwrap();
-        let served = onward.worker().queue(QUEUE).serve(WORK, move |ctx: Ctx, lane: String| {
+        let served = onward.worker().queues([QUEUE]).serve(WORK, move |ctx: Ctx, lane: String| {
             let file = Arc::clone(&file);
             async move {
                 let run = ctx.run_id().to_string();

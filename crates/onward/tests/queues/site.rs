@@ -99,8 +99,9 @@ pub(crate) struct OnPostgres {
 
 impl OnPostgres {
     pub(crate) fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
-        Self { schema: Schema::new(), runtime: { runtime }.build().unwrap() }
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        Self { schema: Schema::new(), runtime }
     }
 
     fn rows(&self, sql: &str) -> Vec<tokio_postgres::Row> {

@@ -197,7 +197,7 @@ impl Site for Seen<'_> {
         Ok((running, held))
     }
 
-    fn lane_running(&mut self, lane: &str, _: u64) -> Result<u64, Infallible> {
+    fn lane_running(&mut self, lane: &str) -> Result<u64, Infallible> {
         let running = self.state.running_in(self.queue);
         Ok(running.filter(|run| run.lane.as_deref() == Some(lane)).count() as u64)
     }

@@ -20,6 +20,13 @@ table duplicates (
 CREATE UNIQUE INDEX duplicates_pkey ON onward.duplicates USING btree (no);
 CREATE UNIQUE INDEX duplicates_run_start_key ON onward.duplicates USING btree (run, start);
 
+table grants (
+    queue text collate "C" not null,
+    at bigint not null,
+    count bigint not null
+);
+CREATE UNIQUE INDEX grants_pkey ON onward.grants USING btree (queue, at);
+
 table inputs (
     run uuid not null,
     input text not null,
@@ -52,6 +59,19 @@ table outputs (
     failure text
 );
 CREATE UNIQUE INDEX outputs_pkey ON onward.outputs USING btree (run);
+
+table queues (
+    name text collate "C" not null,
+    concurrency integer,
+    per_worker integer,
+    rate_count integer,
+    rate_period_ms bigint,
+    per_lane integer,
+    paused_at bigint,
+    changed_at bigint,
+    last_lane text collate "C"
+) with (fillfactor=50);
+CREATE UNIQUE INDEX queues_pkey ON onward.queues USING btree (name);
 
 table records (
     run uuid not null,
@@ -114,6 +134,7 @@ CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent I
 CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
 CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
+CREATE INDEX runs_lanes ON onward.runs USING btree (queue, workflow, lane, ((started_at IS NULL)), priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (lane IS NOT NULL) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_late ON onward.runs USING btree (deadline_at, id) WHERE ((stuck_builds IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
 CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX runs_paused_late ON onward.runs USING btree (deadline_at, id) WHERE ((paused_at IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
@@ -121,6 +142,7 @@ CREATE INDEX runs_pausing ON onward.runs USING btree (worker, id) WHERE ((state 
 CREATE UNIQUE INDEX runs_pkey ON onward.runs USING btree (id);
 CREATE INDEX runs_queued ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_running ON onward.runs USING btree (worker, ticket) WHERE (state = 'running'::text);
+CREATE INDEX runs_slots ON onward.runs USING btree (queue, lane, worker) WHERE ((state = 'running'::text) AND (queue > ''::text));
 CREATE INDEX runs_stuck ON onward.runs USING btree (stuck_builds, queue, workflow, id) WHERE (stuck IS NOT NULL);
 CREATE INDEX runs_suspect ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes >= 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_waiting ON onward.runs USING btree (due_at, id) WHERE ((state = 'waiting'::text) AND (due_at IS NOT NULL));
@@ -260,6 +282,10 @@ function claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[];
 
 function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(queue text, workflow text, priority integer, due_at bigint, id uuid);
 
+function claim_fitting(p_queue text, p_per_lane integer, p_runs uuid[], p_chosen uuid[], p_limit integer) returns uuid[];
+
+function claim_in_turn(p_queue text, p_workflows text[], p_lanes text[], p_free integer[], p_limit integer) returns uuid[];
+
 function claim_kept(p_build text) returns text[];
 
 function claim_pages() returns bigint;
@@ -294,13 +320,13 @@ function signal_inside(p_now bigint, p_run uuid, p_name text, p_step text, p_key
 
 function signal_one(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
 
-function start(workflow text, input jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, start_at timestamp with time zone DEFAULT NULL::timestamp with time zone, timeout interval DEFAULT NULL::interval, key_ttl interval DEFAULT NULL::interval, tags jsonb DEFAULT '{}'::jsonb) returns uuid;
+function start(workflow text, input jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, start_at timestamp with time zone DEFAULT NULL::timestamp with time zone, timeout interval DEFAULT NULL::interval, key_ttl interval DEFAULT NULL::interval, tags jsonb DEFAULT '{}'::jsonb, lane text DEFAULT NULL::text) returns uuid;
 
 function start_met(p_now bigint, s_id uuid[], s_workflow text[], s_key text[], s_fingerprint bytea[], s_caller text[], p_kept integer) returns TABLE(id uuid, run uuid, at bigint);
 
-function start_one(p_now bigint, p_id uuid, p_workflow text, p_input text, p_fingerprint bytea, p_key text, p_ttl bigint, p_reject boolean, p_queue text, p_priority integer, p_after bigint, p_at bigint, p_timeout bigint, p_tags text, p_caller text) returns TABLE(run uuid, how text, at bigint);
+function start_one(p_now bigint, p_id uuid, p_workflow text, p_input text, p_fingerprint bytea, p_key text, p_ttl bigint, p_reject boolean, p_queue text, p_priority integer, p_after bigint, p_at bigint, p_timeout bigint, p_tags text, p_caller text, p_lane text) returns TABLE(run uuid, how text, at bigint);
 
-function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[], c_id uuid[], c_parent uuid[], c_worker uuid[], c_attempt integer[], c_step text[], c_detached boolean[]) returns TABLE(id uuid, claimed boolean, at bigint);
+function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[], c_id uuid[], c_parent uuid[], c_worker uuid[], c_attempt integer[], c_step text[], c_detached boolean[], s_lane text[]) returns TABLE(id uuid, claimed boolean, at bigint);
 
 function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint, p_children_limit integer) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint, children uuid[]);
 
@@ -317,6 +343,8 @@ function sweep_mended(p_now bigint, p_worker uuid, p_limit integer) returns uuid
 function sweep_taken(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
 
 function tags_of(tags text) returns TABLE(name text, value text);
+
+function tell_freed(p_runs uuid[]) returns void;
 
 function tell_parents(p_now bigint, p_runs uuid[]) returns TABLE(parent uuid, woken boolean);
 

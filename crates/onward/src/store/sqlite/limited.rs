@@ -70,8 +70,8 @@ impl Site for Seen<'_, '_> {
         Ok(counts?.unwrap_or_default())
     }
 
-    fn lane_running(&mut self, lane: &str, most: u64) -> Result<u64, Fault> {
-        let params = params![self.queue, lane, row::signed(most)];
+    fn lane_running(&mut self, lane: &str) -> Result<u64, Fault> {
+        let params = params![self.queue, lane];
         let sql = include_str!("sql/claim_lane_running.sql");
         let running = row::first(self.tx.conn, sql, params, |row| count(row, 0));
         Ok(running?.unwrap_or_default())

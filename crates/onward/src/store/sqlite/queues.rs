@@ -189,7 +189,7 @@ fn queue_use(
         None => None,
         Some(lane) => {
             let sql = include_str!("sql/claim_lane_running.sql");
-            row::first(conn, sql, params![name, lane, -1], |row| Ok(count(row.get(0)?)))?
+            row::first(conn, sql, params![name, lane], |row| Ok(count(row.get(0)?)))?
         }
     };
     let mut rate_until = None;

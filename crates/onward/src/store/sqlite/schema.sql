@@ -17,6 +17,13 @@ CREATE TABLE onward_duplicates (
 
 CREATE INDEX onward_duplicates_run on onward_duplicates (run);
 
+CREATE TABLE onward_grants (
+    queue text not null,
+    at integer not null,
+    count integer not null,
+    primary key (queue, at)
+) strict, without rowid;
+
 CREATE TABLE onward_inputs (
     no integer primary key,
     input text not null,
@@ -47,6 +54,18 @@ CREATE TABLE onward_outputs (
     output text,
     failure text
 ) strict;
+
+CREATE TABLE onward_queues (
+    name text primary key,
+    concurrency integer,
+    per_worker integer,
+    rate_count integer,
+    rate_period_ms integer,
+    per_lane integer,
+    paused_at integer,
+    changed_at integer,
+    last_lane text
+) strict, without rowid;
 
 CREATE TABLE onward_records (
     no integer primary key,

@@ -26,9 +26,10 @@ create table onward.grants (
 
 alter table onward.runs add column lane text collate "C";
 
--- What is running, by queue and lane: what limits are counted by.
+-- What is running, by queue and lane: what limits are counted by. No queue's name is empty; who asks
+-- for this index says so, and no other statement is planned with it by mistake.
 create index runs_slots on onward.runs (queue, lane, worker)
-where state = 'running';
+where state = 'running' and queue > '';
 
 -- What is queued in lanes, lane by lane, in the order in which each gives its runs.
 create index runs_lanes

@@ -80,7 +80,7 @@ begin
                 select (p_per_lane - count(*))::integer as free
                 from (
                     select 1 from onward.runs r
-                    where r.state = 'running' and r.queue = p_queue and r.lane = w.lane
+                    where r.state = 'running' and r.queue > '' and r.queue = p_queue and r.lane = w.lane
                     limit p_per_lane
                 ) r
             ) c
@@ -249,7 +249,7 @@ begin
         select count(*) into v_count
         from (
             select 1 from onward.runs r
-            where r.state = 'running' and r.queue = p_queue and r.lane = v_lane
+            where r.state = 'running' and r.queue > '' and r.queue = p_queue and r.lane = v_lane
             limit p_per_lane
         ) c;
         select v_count + count(*) into v_count

@@ -30,7 +30,7 @@ begin
         select count(*) into v_count
         from (
             select 1 from onward.runs
-            where state = 'running' and queue = p_queue
+            where state = 'running' and queue > '' and queue = p_queue
             limit v_queue.concurrency
         ) r;
         room := least(room, v_queue.concurrency - v_count);

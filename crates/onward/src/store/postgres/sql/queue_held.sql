@@ -5,6 +5,7 @@ select
     count(*) filter (where lane = $2)
 from onward.runs
 where state = 'running'
+    and queue > ''
     and queue = $1
     and worker is not null
 group by worker

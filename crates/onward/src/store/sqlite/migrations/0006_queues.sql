@@ -26,9 +26,10 @@ create table onward_grants (
 
 alter table onward_runs add column lane text;
 
--- What is running, by queue and lane: what limits are counted by.
+-- What is running, by queue and lane: what limits are counted by. No queue's name is empty; who asks
+-- for this index says so, and no other statement is planned with it by mistake.
 create index onward_runs_slots on onward_runs (queue, lane, worker)
-where state = 'running';
+where state = 'running' and queue > '';
 
 -- What is queued in lanes, lane by lane, in the order in which each gives its runs.
 create index onward_runs_lanes

@@ -5,4 +5,5 @@ select
     count(*) filter (where worker = ?2)
 from onward_runs
 where state = 'running'
+    and queue > ''
     and queue = ?1

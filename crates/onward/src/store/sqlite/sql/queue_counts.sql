@@ -2,4 +2,5 @@
 select queue, count(*)
 from onward_runs
 where state = 'running'
+    and queue > ''
 group by queue

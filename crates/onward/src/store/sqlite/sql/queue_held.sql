@@ -2,6 +2,7 @@
 select worker, count(*)
 from onward_runs
 where state = 'running'
+    and queue > ''
     and queue = ?1
     and worker is not null
 group by worker
