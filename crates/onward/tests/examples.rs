@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The examples, each with lines of its output.
-const EXAMPLES: [(&str, &[&str]); 11] = [
+const EXAMPLES: [(&str, &[&str]); 13] = [
     ("agent", &["it died", "Yes: it rains", "calls of the model that were paid: 3"]),
     ("backfill", &["are new, 0 refused", "3000 thumbnails made", "3000 were there, 0 are new"]),
     ("fan_out", &["10000 documents, 494939 words, unreadable: [4711, 8150]"]),
@@ -26,7 +26,9 @@ const EXAMPLES: [(&str, &[&str]); 11] = [
         &["30 indexed, 10 half done, 40 pages", "100 documents, 100 pages", "101 pages read"],
     ),
     ("once", &["booking 1; booking 1", "booked 1 times, came again 3 times", "evt_2 again: Err"]),
+    ("order_saga", &["order 7: on its way", "no_address", "undone: ["]),
     ("payment", &["409", "charges made: 1, of 4200 cents in all"]),
+    ("rate_limited_client", &["acme was done after", "bolt was done after"]),
     ("transfer", &["rolled back: true", "17500 cents left", "overdrawn", "all accounts: 50000"]),
     (
         "versions",
