@@ -14,6 +14,7 @@ const TIME_MAX: Duration = Duration::from_secs(120);
 const EXAMPLES: [(&str, &[&str]); 13] = [
     ("agent", &["it died", "Yes: it rains", "calls of the model that were paid: 3"]),
     ("backfill", &["are new, 0 refused", "3000 thumbnails made", "3000 were there, 0 are new"]),
+    ("encrypted", &["with both keys: Dear Ada: Ada is as fit as a fiddle."]),
     ("fan_out", &["10000 documents, 494939 words, unreadable: [4711, 8150]"]),
     (
         "human_approval",
@@ -29,6 +30,7 @@ const EXAMPLES: [(&str, &[&str]); 13] = [
     ("order_saga", &["order 7: on its way", "no_address", "undone: ["]),
     ("payment", &["409", "charges made: 1, of 4200 cents in all"]),
     ("rate_limited_client", &["acme was done after", "bolt was done after"]),
+    ("steer", &["imported ", "large imports: 1", "forked from Some("]),
     ("transfer", &["rolled back: true", "17500 cents left", "overdrawn", "all accounts: 50000"]),
     (
         "versions",

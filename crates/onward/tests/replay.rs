@@ -338,5 +338,5 @@ fn encoded_payloads_choose_the_same_way_again() {
             Ok(won)
         })
     };
-    crash_everywhere_encoded(script);
+    crash_everywhere_encoded(script, Finale::Completed);
 }

@@ -12,8 +12,8 @@ use onward::conformance::stage::{LEASE_MS, entry, json, new_run};
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::{
     Claim, ClaimMode, Claimant, Claims, End, Error, Filter, Fork, Lease, NewKey, NewRun, NewWorker,
-    Note, Pause, Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store, Sweep,
-    Swept, Which,
+    Note, Pause, Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store,
+    Sweep, Swept, Which,
 };
 use onward::{
     Code, Entry, Failure, LogLine, Noted, Record, RunId, RunProgress, RunState, Waits, WorkerId,
