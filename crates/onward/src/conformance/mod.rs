@@ -45,6 +45,7 @@ pub mod stage;
 
 mod every_kind;
 
+pub mod audit;
 pub mod cancel;
 pub mod child;
 pub mod claim;
@@ -54,6 +55,7 @@ pub mod firing;
 pub mod key;
 pub mod lease;
 pub mod list;
+pub mod looks;
 pub mod lost_answer;
 pub mod park;
 pub mod portable;
@@ -419,6 +421,19 @@ macro_rules! conformance_suite {
                 remove_schedule_twice
                 import_schedule_twice
                 waiter_for_schedules_resolves_at_a_put
+            }
+            looks {
+                run_keys_come_by_prefix_in_pages
+                run_keys_are_told_apart_by_workflow
+                top_keys_are_the_most_duplicated
+                key_conflicts_come_newest_first
+            }
+            audit {
+                audit_row_is_kept_as_written
+                add_audit_twice
+                end_audit_twice
+                audits_come_newest_first_in_pages
+                old_audit_rows_go
             }
             firing {
                 fired_run_is_as_the_schedule_says

@@ -139,6 +139,22 @@ codes! {
     CopyUnsupported = "copy_unsupported", false,
         "This store does not know how to give out or take in whole runs.";
 
+    // The HTTP server.
+    Unauthorized = "unauthorized", false,
+        "The server asks for a token, and none came or it is not one of its own.";
+    Forbidden = "forbidden", false,
+        "The role of this caller does not allow that, or the request came from another site.";
+    RateLimited = "rate_limited", true,
+        "This caller asks more often than it may. Wait as long as the answer says, then repeat.";
+    InvalidRequest = "invalid_request", false,
+        "A part of the request cannot be read. The answer says which; correct it.";
+    NoSuchPath = "no_such_path", false,
+        "The server has nothing at this path, or not for this method.";
+    RunInFlight = "run_in_flight", true,
+        "The first request with this key is still at work. Wait, then repeat the same request.";
+    NotSupported = "not_supported", false,
+        "This server or its store cannot do that.";
+
     // Workers.
     LeaseLost = "lease_lost", true,
         "The worker did not renew its lease in time, and its runs went on elsewhere.";

@@ -5,9 +5,11 @@
 //! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
 //! `rules` hold those that must be taken inside a transaction), and calls nobody.
 
+pub(crate) mod audit;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod column;
 mod hub;
+pub(crate) mod looks;
 #[cfg(any(feature = "conformance", feature = "testing"))]
 pub(crate) mod lossy;
 mod memory;
@@ -32,7 +34,9 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use audit::{Audit, AuditPage, AuditRow, NewAudit};
 pub use hub::{Hub, Topic, Waiter};
+pub use looks::{KeyConflict, KeyConflictPage, KeyLook, Looks, RunKey, RunKeyPage};
 pub use memory::MemoryStore;
 pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 #[cfg(feature = "postgres")]
@@ -198,6 +202,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// The store as one that keeps schedules, if it does. No I/O.
     fn schedules(&self) -> Option<&dyn Schedules> {
+        None
+    }
+
+    /// The store as one whose keys can be looked through, if they can. No I/O.
+    fn looks(&self) -> Option<&dyn Looks> {
+        None
+    }
+
+    /// The store as one that keeps an audit, if it does. No I/O.
+    fn audit(&self) -> Option<&dyn Audit> {
         None
     }
 }

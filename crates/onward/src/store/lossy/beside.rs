@@ -5,11 +5,11 @@
 
 use super::LossyStore;
 use crate::store::{
-    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Import, ImportSchedule, Imported,
-    KeyAnswer, KeyLease, Keys, Portable, PutSchedule, Resume, ScheduleImported, SchedulePage,
-    Schedules, SettleKey, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
+    Answer, Audit, AuditPage, DueSchedules, Duplicates, Error, Fire, Fired, Import, ImportSchedule,
+    Imported, KeyAnswer, KeyLease, Keys, NewAudit, Portable, PutSchedule, Resume, ScheduleImported,
+    SchedulePage, Schedules, SettleKey, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
 };
-use crate::{RunId, Schedule};
+use crate::{AuditId, RunId, Schedule};
 
 impl LossyStore {
     fn on_keys<'a, T: Send + 'a>(
@@ -131,5 +131,31 @@ impl Schedules for LossyStore {
 
     fn import_schedule(&self, import: ImportSchedule) -> Answer<'_, ScheduleImported> {
         self.write_schedules(|inner| inner.import_schedule(import))
+    }
+}
+
+impl LossyStore {
+    fn on_audit<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Audit) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match self.inner.audit() {
+            Some(inner) => verb(inner),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+}
+
+impl Audit for LossyStore {
+    fn add_audit(&self, row: NewAudit) -> Answer<'_, ()> {
+        self.write(|| self.on_audit(|inner| inner.add_audit(row)))
+    }
+
+    fn end_audit(&self, id: AuditId, outcome: String, detail: Option<String>) -> Answer<'_, ()> {
+        self.write(|| self.on_audit(|inner| inner.end_audit(id, outcome, detail)))
+    }
+
+    fn audits(&self, before: Option<AuditId>, limit: usize) -> Answer<'_, AuditPage> {
+        self.on_audit(|inner| inner.audits(before, limit))
     }
 }

@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun, NewSignal,
-    NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules, Settle, Settled,
-    Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
+    Answer, Audit, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, Looks,
+    NewRun, NewSignal, NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules,
+    Settle, Settled, Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted,
+    Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -414,6 +415,15 @@ impl Store for LossyStore {
 
     fn schedules(&self) -> Option<&dyn Schedules> {
         self.inner.schedules()?;
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        self.inner.looks()
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.inner.audit()?;
         Some(self)
     }
 }

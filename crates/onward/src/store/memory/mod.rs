@@ -4,6 +4,7 @@
 //! with. Never fast on purpose: it scans.
 
 mod claim;
+mod looks;
 mod portable;
 mod schedules;
 mod settle;
@@ -43,6 +44,7 @@ struct State {
     keys: HashMap<(String, String), KeyRow>,
     step_keys: step_key::StepKeys,
     schedules: BTreeMap<String, crate::Schedule>,
+    audit: BTreeMap<crate::AuditId, AuditRow>,
 }
 
 /// A run and what belongs to it.
@@ -255,6 +257,14 @@ impl Store for MemoryStore {
     }
 
     fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }
 }

@@ -20,6 +20,7 @@ mod import;
 mod lane;
 mod listen;
 mod look;
+mod looks;
 mod open;
 mod options;
 mod pool;
@@ -319,6 +320,14 @@ impl Store for PostgresStore {
     }
 
     fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }
 }

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002_signals.sql"),
     include_str!("migrations/0003_step_keys.sql"),
     include_str!("migrations/0004_schedules.sql"),
+    include_str!("migrations/0009_audit.sql"),
 ];
 
 /// The store's functions, written anew with every migration.

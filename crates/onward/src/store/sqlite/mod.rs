@@ -15,6 +15,7 @@ mod import;
 mod inside;
 mod log;
 mod look;
+mod looks;
 mod open;
 mod prune;
 mod reader;
@@ -318,6 +319,14 @@ impl Store for SqliteStore {
     }
 
     fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }
 }

@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002_signals.sql"),
     include_str!("migrations/0003_step_keys.sql"),
     include_str!("migrations/0004_schedules.sql"),
+    include_str!("migrations/0009_audit.sql"),
 ];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table
