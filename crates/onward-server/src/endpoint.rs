@@ -206,7 +206,7 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         .gives(&[(200, "Operations")]),
     post("/api/v1/operations", "begin_operation", "Changes many runs, durably")
         .takes("NewOperation")
-        .gives(&[(202, "Object"), (200, "Object")]),
+        .gives(&[(202, "OperationBegun"), (200, "Matched")]),
     get("/api/v1/operations/{id}", "show_operation", "A change of many runs, and how far it is")
         .gives(&[(200, "Operation")]),
     post("/api/v1/operations/{id}/abort", "abort_operation", "Stops a change of many runs")

@@ -1,6 +1,6 @@
 //! Onward over HTTP: a JSON API, live changes, metrics and the dashboard.
 //!
-//! [`router`] mounts under any path of your own axum application; [`serve`] is a server of its own,
+//! [`router`] and [`router_at`] mount under any path of your own axum application; [`serve`] is a server of its own,
 //! as `onward serve` starts it. Both are over an [`Onward`] that is opened as anywhere else, and need
 //! no worker.
 //!
@@ -13,7 +13,7 @@
 //! // Behind the login of your own application, which decides who gets here at all.
 //! let options = Options::new(Access::Open(Role::Operate)).hosts(["app.example.com"]);
 //! let app: axum::Router = axum::Router::new()
-//!     .nest("/workflows", onward_server::router(onward, options));
+//!     .merge(onward_server::router_at("/workflows", onward, options));
 //! # let _ = app; Ok(()) }
 //! ```
 //!
@@ -29,6 +29,7 @@ mod guard;
 pub mod limits;
 mod metrics;
 mod openapi;
+mod operation;
 mod options;
 mod payload;
 mod probe;
@@ -41,7 +42,7 @@ mod token;
 
 pub use openapi::document as openapi;
 pub use options::{Access, Caller, Options, Payload, PayloadPlace, Role};
-pub use routes::router;
+pub use routes::{router, router_at};
 pub use serve::{Bound, ServeError, ServeOptions, bind, serve};
 pub use token::{NewToken, Tokens};
 

@@ -41,6 +41,18 @@ pub const ERRORS_SAMPLE: usize = 2_000;
 /// Running runs that are counted by queue.
 pub const RUNNING_SAMPLE: usize = 1_000;
 
+/// Runs that one step of a change of many runs changes: a second or two of writes.
+pub const OPERATION_PAGE: usize = 200;
+
+/// Pages that one change of many runs goes through: a million runs, in a history of half its limit.
+pub const OPERATION_PAGES_MAX: usize = 5_000;
+
+/// Runs that a change of many runs names one by one; more are said with a filter.
+pub const OPERATION_IDS_MAX: usize = 1_000;
+
+/// Runs that are counted before a change of them.
+pub const OPERATION_MATCH_MAX: usize = 10_000;
+
 /// How long counts of runs are shown before they are counted again: several pages ask for them at
 /// once, and over millions of runs they cost the store a while.
 pub const STATS_KEPT: Duration = Duration::from_secs(1);

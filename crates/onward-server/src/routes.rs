@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodFilter, on};
 use axum::{Router, middleware};
 use onward::{Code, Onward};
@@ -38,6 +38,31 @@ pub fn router(onward: Onward, options: Options) -> Router {
     // Streams of a router that is mounted end with their connections.
     let (_, closing) = watch::channel(false);
     of_app(App::new(onward, options, closing))
+}
+
+/// The same at this path, for [`Router::merge`]: with a slash at its end, too, which a nested router
+/// does not answer to.
+///
+/// ```
+/// # use onward::Onward;
+/// # use onward_server::{Access, Options, Role};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+/// # let onward = Onward::open("memory:").await?;
+/// let options = Options::new(Access::Open(Role::Read));
+/// let app: axum::Router = axum::Router::new()
+///     .merge(onward_server::router_at("/workflows", onward, options));
+/// # let _ = app; Ok(()) }
+/// ```
+pub fn router_at(path: &str, onward: Onward, options: Options) -> Router {
+    let path = path.trim_end_matches('/').to_owned();
+    if path.is_empty() {
+        return router(onward, options);
+    }
+    let home = path.clone();
+    let to_home = move || std::future::ready(Redirect::permanent(&home));
+    Router::new()
+        .nest(&path, router(onward, options))
+        .route(&format!("{path}/"), on(MethodFilter::GET, to_home))
 }
 
 /// The router over what the handlers share.
@@ -115,8 +140,8 @@ fn looks(routes: &mut Routes) {
     routes.get("/api/v1/runs/{id}/timeline", history::timeline);
     routes.get("/api/v1/runs/{id}/records/{seq}", history::record);
     routes.get("/api/v1/runs/{id}/log", later::log);
-    routes.get("/api/v1/operations", later::operations);
-    routes.get("/api/v1/operations/{id}", later::operations);
+    routes.get("/api/v1/operations", operations::list);
+    routes.get("/api/v1/operations/{id}", operations::show);
     routes.get("/api/v1/keys", keys::list);
     routes.get("/api/v1/keys/top", keys::top);
     routes.get("/api/v1/keys/conflicts", keys::conflicts);
@@ -142,8 +167,8 @@ fn changes(routes: &mut Routes) {
     routes.post("/api/v1/runs/{id}/fork", later::fork);
     routes.add("delete", "/api/v1/runs/{id}", later::delete);
     routes.post("/api/v1/callbacks", signals::callback);
-    routes.post("/api/v1/operations", later::operations);
-    routes.post("/api/v1/operations/{id}/abort", later::operations);
+    routes.post("/api/v1/operations", operations::begin);
+    routes.post("/api/v1/operations/{id}/abort", operations::abort);
     routes.add("delete", "/api/v1/step-keys/{key}", step_keys::release);
     routes.add("put", "/api/v1/queues/{queue}", later::queues);
     routes.post("/api/v1/queues/{queue}/pause", later::queues);

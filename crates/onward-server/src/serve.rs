@@ -8,14 +8,14 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 
-use onward::Onward;
+use onward::{Onward, Worker};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
 use crate::limits::DRAIN_MAX;
 use crate::options::Options;
-use crate::routes;
+use crate::{operation, routes};
 
 /// How a server is started.
 ///
@@ -139,6 +139,10 @@ impl Bound {
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let (close, closing) = watch::channel(false);
+        let worker = match self.options.read_only {
+            true => None,
+            false => begun(operation::worker(&self.onward).await),
+        };
         let router = routes::of_app(App::new(self.onward, self.options, closing.clone()));
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let serving = axum::serve(self.listener, service).with_graceful_shutdown(async move {
@@ -151,7 +155,7 @@ impl Bound {
             let _ = closing.wait_for(|closing| *closing).await;
             tokio::time::sleep(DRAIN_MAX).await;
         };
-        tokio::select! {
+        let served = tokio::select! {
             served = async { serving.await } => {
                 served.map_err(|error| ServeError::Io(self.address, error))
             }
@@ -159,6 +163,17 @@ impl Bound {
                 tracing::warn!("requests were still under way after {DRAIN_MAX:?}");
                 Ok(())
             }
+        };
+        if let Some(worker) = worker
+            && let Err(error) = worker.shutdown().await
+        {
+            tracing::warn!(%error, "changes of many runs go on elsewhere after a while");
         }
+        served
     }
+}
+
+/// A server shows a store that it cannot write, too; changes of many runs wait for another.
+fn begun(worker: Result<Worker, onward::Error>) -> Option<Worker> {
+    worker.inspect_err(|error| tracing::warn!(%error, "changes of many runs are not executed")).ok()
 }

@@ -13,10 +13,6 @@ pub(crate) async fn log() -> Answer {
     not_here("the log of a run")
 }
 
-pub(crate) async fn operations() -> Answer {
-    not_here("a change of many runs")
-}
-
 pub(crate) async fn pause() -> Answer {
     not_here("pausing a run")
 }

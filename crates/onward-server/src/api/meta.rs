@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::options::{Access, Caller};
 
 /// What this build can do beyond the looks and changes that every build can.
-const FEATURES: &[&str] = &["keys", "schedules", "stream", "audit"];
+const FEATURES: &[&str] = &["audit", "keys", "operations", "schedules", "stream"];
 
 #[derive(Serialize)]
 struct Meta<'a> {

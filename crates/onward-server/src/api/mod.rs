@@ -8,6 +8,7 @@ pub(crate) mod history;
 pub(crate) mod keys;
 pub(crate) mod later;
 pub(crate) mod meta;
+pub(crate) mod operations;
 pub(crate) mod queues;
 pub(crate) mod runs;
 pub(crate) mod schedules;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::answer::{self, Answer};
 use crate::app::App;
 use crate::limits::{PAGE_MAX, WORKFLOWS_SAMPLE};
+use crate::operation::OPERATION;
 use crate::problem::Problem;
 
 #[derive(Serialize)]
@@ -39,6 +40,7 @@ pub(crate) async fn list(State(app): State<App>) -> Answer {
         workflow.last_started_at = workflow.last_started_at.max(Some(run.created_at));
     })
     .await?;
+    found.remove(OPERATION.name());
     let items = found.into_iter().map(|(name, found)| Workflow { name, ..found }).collect();
     answer::ok(&Workflows { sample, items })
 }

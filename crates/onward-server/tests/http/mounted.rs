@@ -19,8 +19,8 @@ async fn a_mounted_router_knows_its_path_and_asks_the_application() {
         let who = head.headers.get("x-user")?.to_str().ok()?.to_owned();
         Some(Caller { who, role: Role::Operate })
     });
-    let router = onward_server::router(onward.clone(), Options::new(access));
-    let app = Router::new().route("/", get(|| async { "the shop" })).nest("/admin/onward", router);
+    let router = onward_server::router_at("/admin/onward/", onward.clone(), Options::new(access));
+    let app = Router::new().route("/", get(|| async { "the shop" })).merge(router);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
@@ -36,9 +36,23 @@ async fn a_mounted_router_knows_its_path_and_asks_the_application() {
     assert_eq!((status, &body["run"]["id"]), (200, &Value::String(id)));
     let audit = onward.store().audit().unwrap().audits(None, 10).await.unwrap();
     assert_eq!((audit.rows.len(), audit.rows[0].who.as_str()), (1, "ada"));
+    let (status, place, _) = ask(address, "GET", "/admin/onward/", None).await;
+    assert_eq!((status, place.as_str()), (308, "/admin/onward"));
+    for path in ["/admin/onward", "/admin/onward/runs"] {
+        let page = page(address, path).await;
+        assert!(page.contains("<base href=\"/admin/onward/\">"), "{path}: {page}");
+    }
     let (status, _, _) = ask(address, "GET", "/", None).await;
     assert_eq!(status, 200, "the application goes on beside it");
     serving.abort();
+}
+
+async fn page(address: SocketAddr, path: &str) -> String {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let request = hyper::Request::builder().uri(format!("http://{address}{path}"));
+    let request = request.header("accept", "text/html").body(Full::default()).unwrap();
+    let body = client.request(request).await.unwrap().into_body();
+    String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
 async fn ask(

@@ -71,6 +71,10 @@ async fn a_run_shows_its_history_by_rows_and_by_columns() {
     assert_eq!((none.status, none.code().as_str()), (404, "no_such_path"));
     let steps = stage.get("/api/v1/workflows/double/steps").await.json();
     assert_eq!((&steps["sample"], &steps["items"][0]["step"]), (&json!(1), &json!("twice")));
+    let stats = stage.get("/api/v1/stats").await.json();
+    assert_eq!(stats["runs"]["completed"], 1);
+    let series = stats["series"].as_array().unwrap();
+    assert_eq!(series.iter().map(|it| it["ended"].as_i64().unwrap()).sum::<i64>(), 1, "{series:?}");
     let workflows = stage.get("/api/v1/workflows").await.json();
     assert_eq!(workflows["items"][0]["runs"], json!({ "completed": 1 }));
     stage.stop().await;

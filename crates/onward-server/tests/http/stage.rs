@@ -80,6 +80,11 @@ impl Stage {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", dir.path().join("onward.db").display());
         let onward = Onward::open(&url).await.unwrap();
+        Self::over(onward, dir, options).await
+    }
+
+    /// A server over a store that is there.
+    async fn over(onward: Onward, dir: tempfile::TempDir, options: Options) -> Self {
         let mut serve = ServeOptions::new(options.rate(100_000, 100_000));
         serve.listen.set_port(0);
         let bound = onward_server::bind(onward.clone(), serve).await.unwrap();
@@ -98,6 +103,32 @@ impl Stage {
             worker: None,
             _dir: dir,
         }
+    }
+
+    /// A router in an application that serves nothing else, and executes nothing.
+    pub(crate) async fn mounted() -> Self {
+        let mut stage = Self::open().await;
+        drop(stage.end.take());
+        stage.serving.take().unwrap().await.unwrap();
+        let router =
+            onward_server::router(stage.onward.clone(), Options::new(Access::Open(Role::Admin)));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        stage.address = listener.local_addr().unwrap();
+        let (end, ended) = oneshot::channel::<()>();
+        stage.end = Some(end);
+        stage.serving = Some(tokio::spawn(async move {
+            let serving = axum::serve(listener, router);
+            serving.with_graceful_shutdown(async move { drop(ended.await) }).await.unwrap();
+        }));
+        stage
+    }
+
+    /// Another server over the same store.
+    pub(crate) async fn succeeded(mut self) -> Self {
+        drop(self.end.take());
+        self.serving.take().unwrap().await.unwrap();
+        let Self { onward, _dir, .. } = self;
+        Self::over(onward, _dir, Options::new(Access::Open(Role::Admin))).await
     }
 
     /// A server with one token for each role.

@@ -4,7 +4,7 @@
 
 use super::stage::*;
 use crate::OnConflict;
-use crate::store::{KeyLook, NewRun};
+use crate::store::{End, KeyLook, Minute, NewRun};
 
 /// Keys come by what they begin with, page by page, and no key is passed over between pages.
 pub async fn run_keys_come_by_prefix_in_pages(stage: &Stage) {
@@ -81,4 +81,28 @@ pub async fn key_conflicts_come_newest_first(stage: &Stage) {
     assert!(all.iter().all(|it| it.run == run && it.key == "order-1"));
     let key = looks.top_keys(1).await.unwrap().remove(0);
     assert_eq!((key.duplicates, key.conflicts), (4, 3));
+}
+
+/// Starts and ends are counted in the minutes in which they fell, failures apart.
+pub async fn runs_are_counted_by_the_minute(stage: &Stage) {
+    let Some(looks) = stage.store.looks() else { return };
+    stage.start(new_run()).await;
+    stage.pass(3 * 60_000);
+    let since = stage.now();
+    let worker = stage.worker().await;
+    let done = stage.running(&worker).await;
+    stage.settle(done, End::Completed(json(1))).await.unwrap();
+    stage.pass(60_000);
+    let cancelled = stage.start(new_run()).await;
+    stage.store.cancel(cancelled).await.unwrap();
+    let ended_at = stage.now();
+    let minutes = looks.minutes(since).await.unwrap();
+    let at = |time: crate::Timestamp| time.as_millis() / 60_000 * 60_000;
+    let started: u64 = minutes.iter().map(|minute| minute.started).sum();
+    let ended: u64 = minutes.iter().map(|minute| minute.ended).sum();
+    let failed: u64 = minutes.iter().map(|minute| minute.failed).sum();
+    assert_eq!((started, ended, failed), (2, 2, 0), "{minutes:?}");
+    let last = Minute { at: at(ended_at), started: 1, ended: 1, failed: 0 };
+    assert_eq!(minutes.last(), Some(&last));
+    assert_eq!(minutes.first().map(|minute| minute.at), Some(at(since)));
 }

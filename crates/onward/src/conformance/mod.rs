@@ -427,6 +427,7 @@ macro_rules! conformance_suite {
                 run_keys_are_told_apart_by_workflow
                 top_keys_are_the_most_duplicated
                 key_conflicts_come_newest_first
+                runs_are_counted_by_the_minute
             }
             audit {
                 audit_row_is_kept_as_written

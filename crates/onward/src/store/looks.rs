@@ -2,6 +2,8 @@
 //!
 //! Owns: [`Looks`], the plain data of its answers, and the end of a prefix. Never writes.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::Answer;
@@ -31,6 +33,58 @@ pub trait Looks: Send + Sync {
     /// most `limit`, up to `PAGE_ROWS_MAX`. Only those that are kept, `DUPLICATES_KEPT_MAX` for
     /// each run.
     fn key_conflicts(&self, before: Option<u64>, limit: usize) -> Answer<'_, KeyConflictPage>;
+
+    /// Runs that were started and that ended in each minute since this time, oldest first; minutes
+    /// without any are left out. Counted over the newest `SERIES_RUNS_MAX` runs and ends of each kind.
+    fn minutes(&self, since: Timestamp) -> Answer<'_, Vec<Minute>>;
+}
+
+/// What happened in one minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Minute {
+    /// When it began, in milliseconds since 1970.
+    pub at: i64,
+    /// Runs that were started.
+    pub started: u64,
+    /// Runs that ended, however they did.
+    pub ended: u64,
+    /// Runs that failed.
+    pub failed: u64,
+}
+
+/// The milliseconds of a minute.
+pub(crate) const MINUTE_MS: i64 = 60_000;
+
+/// What is counted in minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    Started,
+    Ended(RunState),
+}
+
+/// Puts counts by the number of their minute together.
+pub(crate) fn by_minute(counts: impl IntoIterator<Item = (i64, Happened, u64)>) -> Vec<Minute> {
+    let mut minutes = BTreeMap::<i64, Minute>::new();
+    for (number, happened, count) in counts {
+        let at = number * MINUTE_MS;
+        let minute = minutes.entry(number).or_insert(Minute { at, ..Minute::default() });
+        match happened {
+            Happened::Started => minute.started += count,
+            Happened::Ended(state) => {
+                minute.ended += count;
+                minute.failed += if state == RunState::Failed { count } else { 0 };
+            }
+        }
+    }
+    minutes.into_values().collect()
+}
+
+/// The least id that a run of this time can have, its maker's clock being a minute behind: ids begin
+/// with the time.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn least_id(since: Timestamp) -> RunId {
+    let ms = since.as_millis().saturating_sub(MINUTE_MS).max(0);
+    RunId::from_u128(u128::from(ms.unsigned_abs()) << 80)
 }
 
 /// Which keys to look at.

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 pub use audit::{Audit, AuditPage, AuditRow, NewAudit};
 pub use hub::{Hub, Topic, Waiter};
-pub use looks::{KeyConflict, KeyConflictPage, KeyLook, Looks, RunKey, RunKeyPage};
+pub use looks::{KeyConflict, KeyConflictPage, KeyLook, Looks, Minute, RunKey, RunKeyPage};
 pub use memory::MemoryStore;
 pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 #[cfg(feature = "postgres")]

@@ -8,6 +8,7 @@ use super::*;
 use crate::AuditId;
 use crate::clock::millis;
 use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH};
+use crate::store::looks::{Happened, MINUTE_MS, by_minute};
 
 impl Looks for MemoryStore {
     fn run_keys(&self, look: KeyLook) -> Answer<'_, RunKeyPage> {
@@ -48,6 +49,20 @@ impl Looks for MemoryStore {
             let more = conflicts.len() > limit;
             conflicts.truncate(limit);
             Ok(KeyConflictPage { conflicts, more })
+        })
+    }
+
+    fn minutes(&self, since: Timestamp) -> Answer<'_, Vec<Minute>> {
+        self.read(|state| {
+            let minute = |at: Timestamp| at.as_millis() / MINUTE_MS;
+            let runs = || state.runs.values().map(|row| &row.run);
+            let started = runs().filter(|run| run.created_at >= since);
+            let started = started.map(|run| (minute(run.created_at), Happened::Started, 1));
+            let ended = runs().filter_map(|run| {
+                let at = run.finished_at.filter(|at| *at >= since)?;
+                Some((minute(at), Happened::Ended(run.state), 1))
+            });
+            Ok(by_minute(started.chain(ended)))
         })
     }
 }

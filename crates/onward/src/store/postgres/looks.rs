@@ -11,13 +11,14 @@ use super::fault::Fault;
 use super::row::{self, Columns, limit, run_id, run_uuid, signed};
 use super::tx::{Param, Session};
 use super::{PostgresStore, Shared};
-use crate::AuditId;
 use crate::clock::millis;
-use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH, PAGE_ROWS_MAX};
+use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH, PAGE_ROWS_MAX, SERIES_RUNS_MAX};
+use crate::store::looks::{Happened, by_minute, least_id};
 use crate::store::{
     Answer, Audit, AuditPage, AuditRow, Error, KeyConflict, KeyConflictPage, KeyLook, Looks,
-    NewAudit, RunKey, RunKeyPage,
+    Minute, NewAudit, RunKey, RunKeyPage,
 };
+use crate::{AuditId, Timestamp};
 
 const KEYS: &str = concat!(include_str!("sql/look_key.sql"), include_str!("sql/look_key_page.sql"));
 const TOP: &str = concat!(include_str!("sql/look_key.sql"), include_str!("sql/look_key_top.sql"));
@@ -39,6 +40,29 @@ impl Looks for PostgresStore {
     fn key_conflicts(&self, before: Option<u64>, most: usize) -> Answer<'_, KeyConflictPage> {
         self.home.answer(key_conflicts(Arc::clone(&self.shared), before, most))
     }
+
+    fn minutes(&self, since: Timestamp) -> Answer<'_, Vec<Minute>> {
+        self.home.answer(minutes(Arc::clone(&self.shared), since))
+    }
+}
+
+async fn minutes(shared: Arc<Shared>, since: Timestamp) -> Result<Vec<Minute>, Fault> {
+    let (most, time) = (limit(SERIES_RUNS_MAX), since.as_millis());
+    let first = run_uuid(least_id(since));
+    let mut session = Session::open(&shared).await?;
+    let params: [Param<'_>; 3] = [(&first, Type::UUID), (&time, Type::INT8), (&most, Type::INT8)];
+    let mut counts = Vec::new();
+    for row in &session.rows(include_str!("sql/look_started.sql"), &params).await? {
+        let mut columns = Columns { row, next: 0 };
+        counts.push((columns.take()?, Happened::Started, columns.unsigned()?));
+    }
+    let params: [Param<'_>; 2] = [(&time, Type::INT8), (&most, Type::INT8)];
+    for row in &session.rows(include_str!("sql/look_ended.sql"), &params).await? {
+        let minute = Columns { row, next: 0 }.take()?;
+        let count = Columns { row, next: 2 }.unsigned()?;
+        counts.push((minute, Happened::Ended(row::state_of(row, 1)?), count));
+    }
+    Ok(by_minute(counts))
 }
 
 async fn run_keys(shared: Arc<Shared>, look: KeyLook) -> Result<RunKeyPage, Fault> {

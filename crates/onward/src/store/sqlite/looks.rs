@@ -8,12 +8,13 @@ use super::fault::Fault;
 use super::row::{self, Columns, limit, run_blob, run_id, signed};
 use super::{Answer, SqliteStore};
 use crate::clock::millis;
-use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH, PAGE_ROWS_MAX};
+use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH, PAGE_ROWS_MAX, SERIES_RUNS_MAX};
+use crate::store::looks::{Happened, by_minute, least_id};
 use crate::store::{
-    Audit, AuditPage, AuditRow, Error, KeyConflict, KeyConflictPage, KeyLook, Looks, NewAudit,
-    RunKey, RunKeyPage,
+    Audit, AuditPage, AuditRow, Error, KeyConflict, KeyConflictPage, KeyLook, Looks, Minute,
+    NewAudit, RunKey, RunKeyPage,
 };
-use crate::{AuditId, RunState};
+use crate::{AuditId, RunState, Timestamp};
 
 const KEYS: &str = concat!(include_str!("sql/look_key.sql"), include_str!("sql/look_key_page.sql"));
 const TOP: &str = concat!(include_str!("sql/look_key.sql"), include_str!("sql/look_key_top.sql"));
@@ -45,6 +46,24 @@ impl Looks for SqliteStore {
             let more = conflicts.len() > most;
             conflicts.truncate(most);
             Ok(KeyConflictPage { conflicts, more })
+        })
+    }
+
+    fn minutes(&self, since: Timestamp) -> Answer<'_, Vec<Minute>> {
+        self.readers.look(move |conn| {
+            let (most, time) = (limit(SERIES_RUNS_MAX), since.as_millis());
+            let params = params![run_blob(least_id(since)), time, most];
+            let sql = include_str!("sql/look_started.sql");
+            let mut counts = row::all(conn, sql, params, |row| {
+                Ok((row.get(0)?, Happened::Started, Columns { row, next: 1 }.unsigned()?))
+            })?;
+            let sql = include_str!("sql/look_ended.sql");
+            counts.extend(row::all(conn, sql, params![time, most], |row| {
+                let mut columns = Columns { row, next: 0 };
+                let minute = columns.take()?;
+                Ok((minute, Happened::Ended(state(&mut columns)?), columns.unsigned()?))
+            })?);
+            Ok(by_minute(counts))
         })
     }
 }
