@@ -10,6 +10,8 @@ mod keys;
 mod prune;
 mod runs;
 mod schedules;
+#[cfg(feature = "server")]
+mod server;
 mod signals;
 mod start;
 
