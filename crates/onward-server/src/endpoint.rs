@@ -112,6 +112,18 @@ pub(crate) fn find(method: &str, path: &str) -> Option<&'static Endpoint> {
     ENDPOINTS.iter().find(|endpoint| endpoint.method == method && endpoint.path == path)
 }
 
+/// The methods that this path has.
+pub(crate) fn methods_of(path: &str) -> Vec<String> {
+    let parts: Vec<_> = path.split('/').collect();
+    let fits = |pattern: &str| {
+        let pattern: Vec<_> = pattern.split('/').collect();
+        let mut pairs = pattern.iter().zip(&parts);
+        pattern.len() == parts.len() && pairs.all(|(own, part)| own.starts_with('{') || own == part)
+    };
+    let all = ENDPOINTS.iter().filter(|endpoint| fits(endpoint.path));
+    all.map(|endpoint| endpoint.method.to_uppercase()).collect()
+}
+
 /// All there is.
 pub(crate) static ENDPOINTS: &[Endpoint] = &[
     get("/livez", "livez", "Whether the process answers")

@@ -26,6 +26,14 @@ pub const IDEMPOTENCY_KEY_MAX: usize = 255;
 /// How long a start waits for the run's end: shorter than what proxies wait for an answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// How long one request starts runs for times that have passed: shorter than what proxies wait for an
+/// answer. Sent again, it goes on.
+pub const BACKFILL_MAX: Duration = Duration::from_secs(25);
+
+/// Runs that are read at once where many are looked through: they come with their payloads, and a
+/// hundred of full size still fit into memory.
+pub const SCAN_PAGE: usize = 100;
+
 /// Runs that counts by workflow are taken from: the newest, in a few pages.
 pub const WORKFLOWS_SAMPLE: usize = 500;
 

@@ -18,6 +18,8 @@ pub(crate) struct Problem {
     run: Option<RunId>,
     retry_after_ms: Option<u64>,
     errors: Vec<Pointed>,
+    /// The methods that the path has, where it was asked for by another.
+    allow: Option<String>,
 }
 
 /// What is wrong about one part of a request.
@@ -49,7 +51,7 @@ pub(crate) struct Refused(pub(crate) Code);
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Self { code, detail, run: None, retry_after_ms: None, errors: Vec::new() }
+        Self { code, detail, run: None, retry_after_ms: None, errors: Vec::new(), allow: None }
     }
 
     /// A part of the request cannot be read.
@@ -63,6 +65,12 @@ impl Problem {
     /// The store has no such verbs.
     pub(crate) fn unsupported(what: &str) -> Self {
         Self::new(Code::NotSupported, what)
+    }
+
+    /// The path is there, for these methods only.
+    pub(crate) fn allowing(mut self, methods: String) -> Self {
+        self.allow = Some(methods);
+        self
     }
 
     pub(crate) fn of_run(mut self, run: RunId) -> Self {
@@ -135,7 +143,10 @@ impl From<onward::store::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = status(self.code);
+        let status = match &self.allow {
+            Some(_) => StatusCode::METHOD_NOT_ALLOWED,
+            None => status(self.code),
+        };
         if status.is_server_error() {
             tracing::warn!(code = %self.code, detail = %self.detail, "a request failed");
         }
@@ -159,6 +170,9 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        if let Some(methods) = self.allow.and_then(|methods| HeaderValue::try_from(methods).ok()) {
+            response.headers_mut().insert(header::ALLOW, methods);
         }
         response.extensions_mut().insert(Refused(self.code));
         response

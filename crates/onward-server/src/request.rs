@@ -52,6 +52,11 @@ impl Params {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
+    /// Whether a value holds a NUL character.
+    pub(crate) fn holds_nul(&self) -> bool {
+        self.0.iter().any(|(_, value)| value.contains('\0'))
+    }
+
     /// Every value of this name.
     pub(crate) fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())

@@ -77,7 +77,7 @@ pub(crate) fn of_app(app: App) -> Router {
     routes
         .router
         .fallback_service(files.fallback(nothing).with_state(app))
-        .method_not_allowed_fallback(nothing)
+        .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::map_response(dress))
 }
@@ -194,6 +194,13 @@ fn beside(routes: &mut Routes) {
 async fn nothing(request: Request) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
     Problem::new(Code::NoSuchPath, format!("there is nothing to {method} at {path}"))
+}
+
+/// The answer where there is something for another method.
+async fn other_method(request: Request) -> Problem {
+    let methods = endpoint::methods_of(request.uri().path()).join(", ");
+    let text = format!("there is nothing to {} here, only to {methods}", request.method());
+    Problem::new(Code::NoSuchPath, text).allowing(methods)
 }
 
 /// What no guard saw, as a method that a path does not have.

@@ -29,6 +29,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the workers are worth another look: their leases move all the time.
 const WORKERS_EVERY: Duration = Duration::from_secs(5);
 
+/// When a change is told once more: counts are kept for a second, and whoever looked at once may have
+/// seen the old ones.
+const TRAIL_AFTER: Duration = Duration::from_millis(1_100);
+
 /// Frames that wait for a slow reader, before the stream ends: they come together again after that.
 const FRAMES_AHEAD: usize = 16;
 
@@ -124,16 +128,20 @@ fn watch_store(app: &App) {
     }
     let app = app.clone();
     tokio::spawn(async move {
-        let mut workers_at = Instant::now();
-        loop {
-            let (any, schedules) =
-                (app.store().wait(Topic::Any), app.store().wait(Topic::Schedules));
-            let planned = tokio::select! {
+        let wait = |topic| app.store().wait(topic);
+        let (mut any, mut schedules) = (wait(Topic::Any), wait(Topic::Schedules));
+        let (mut workers_at, mut trails) = (Instant::now(), false);
+        while app.changes.open() > 0 {
+            let pause = if trails { TRAIL_AFTER } else { WORKERS_EVERY };
+            let (planned, told) = tokio::select! {
                 biased;
-                () = schedules => true,
-                () = any => false,
-                () = tokio::time::sleep(WORKERS_EVERY) => false,
+                () = &mut schedules => (true, true),
+                () = &mut any => (false, true),
+                () = tokio::time::sleep(pause) => (false, false),
             };
+            // Entered before anybody is told, so that what changes meanwhile is told next.
+            (any, schedules) = (wait(Topic::Any), wait(Topic::Schedules));
+            trails = told;
             app.changes.seen.send_modify(|seen| {
                 seen.any += 1;
                 seen.schedules += u64::from(planned);
@@ -141,13 +149,13 @@ fn watch_store(app: &App) {
                     (seen.workers, workers_at) = (seen.workers + 1, Instant::now());
                 }
             });
-            if app.changes.open() == 0 {
-                break;
-            }
-            // What changes meanwhile goes together: a waiter is entered before the next look.
             tokio::time::sleep(FRAME_EVERY).await;
         }
         app.changes.watching.store(false, Ordering::Release);
+        // A stream that was opened since the last look found a watcher, and would have none.
+        if app.changes.open() > 0 {
+            watch_store(&app);
+        }
     });
 }
 

@@ -100,6 +100,10 @@ fn checked(new: &NewOperation, caller: &Caller) -> Result<Operation, Problem> {
     if new.filter.is_some() != new.ids.is_empty() {
         return Err(Problem::invalid("filter", "say which runs: a filter, or ids"));
     }
+    let written = serde_json::to_string(&new.filter).unwrap_or_default();
+    if written.contains("\\u0000") {
+        return Err(Problem::new(Code::NulCharacter, "the filter holds a NUL character"));
+    }
     if new.ids.len() > OPERATION_IDS_MAX {
         let text = format!("more than {OPERATION_IDS_MAX} of them: say it with a filter");
         return Err(Problem::invalid("ids", text));

@@ -1,6 +1,8 @@
 //! `/schedules`: what starts runs by the clock.
 
 use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{self, Answer, Fields, Page};
 use crate::app::App;
+use crate::limits::BACKFILL_MAX;
 use crate::problem::Problem;
 use crate::request::{At, Body, Params};
 
@@ -135,6 +138,8 @@ struct Backfilled {
     started: u64,
     existing: u64,
     refused: u64,
+    /// Whether the time was over before the last of them. Sent again, it goes on.
+    more: bool,
 }
 
 pub(crate) async fn backfill(
@@ -143,7 +148,16 @@ pub(crate) async fn backfill(
     Body(new): Body<NewBackfill>,
 ) -> Answer {
     let (from, before) = (Timestamp::from_millis(new.from), Timestamp::from_millis(new.before));
-    let done = handle(&app, name).backfill(from, before).await?;
-    let (started, existing, refused) = (done.started, done.existing, done.refused);
-    answer::ok(&Backfilled { started, existing, refused })
+    let so_far = Arc::new(Mutex::new((0, 0, 0)));
+    let told = Arc::clone(&so_far);
+    let counts = |done: onward::Backfilled| (done.started, done.existing, done.refused);
+    let filling = handle(&app, name).backfill(from, before).on_progress(move |done| {
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = counts(done);
+    });
+    let ((started, existing, refused), more) =
+        match tokio::time::timeout(BACKFILL_MAX, filling.into_future()).await {
+            Ok(done) => (counts(done?), false),
+            Err(_) => (*so_far.lock().unwrap_or_else(PoisonError::into_inner), true),
+        };
+    answer::ok(&Backfilled { started, existing, refused, more })
 }

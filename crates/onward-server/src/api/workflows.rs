@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::answer::{self, Answer};
 use crate::app::App;
-use crate::limits::{PAGE_MAX, WORKFLOWS_SAMPLE};
+use crate::limits::{SCAN_PAGE, WORKFLOWS_SAMPLE};
 use crate::operation::OPERATION;
 use crate::problem::Problem;
 
@@ -52,10 +52,10 @@ pub(super) async fn each_run(
     most: usize,
     mut see: impl FnMut(&onward::Run),
 ) -> Result<(), Problem> {
-    let mut query = Query { filter, before: None, limit: PAGE_MAX };
+    let mut query = Query { filter, before: None, limit: SCAN_PAGE };
     let mut left = most;
     while left > 0 {
-        query.limit = left.min(PAGE_MAX);
+        query.limit = left.min(SCAN_PAGE);
         let page = app.onward.list(query.clone()).await?;
         page.runs.iter().for_each(&mut see);
         left = left.saturating_sub(page.runs.len());

@@ -97,10 +97,17 @@ fn known_params(endpoint: &Endpoint, parts: &Parts) -> Result<(), Problem> {
     let params = Params::of(parts.uri.query().unwrap_or_default());
     // The dashboard keeps what it shows in its own addresses.
     let known = |name: &&str| endpoint.params.contains(name) || endpoint.params == ["*"];
-    match params.names().find(|name| !known(name)) {
-        Some(name) => Err(Problem::invalid(name, "there is no such parameter here")),
-        None => Ok(()),
+    if let Some(name) = params.names().find(|name| !known(name)) {
+        return Err(Problem::invalid(name, "there is no such parameter here"));
     }
+    // Databases cannot keep it, so nothing of that name is there.
+    if parts.uri.path().contains("%00") || params.holds_nul() {
+        return Err(Problem::new(
+            Code::NulCharacter,
+            "the path or the query holds a NUL character",
+        ));
+    }
+    Ok(())
 }
 
 fn within_rate(app: &App, caller: &Caller, from: Peer) -> Result<(), Problem> {

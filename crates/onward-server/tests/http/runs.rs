@@ -136,7 +136,8 @@ async fn what_is_not_there_is_404_and_what_is_no_id_is_400() {
     let nowhere = stage.get("/api/v1/nowhere").await;
     assert_eq!((nowhere.status, nowhere.code().as_str()), (404, "no_such_path"));
     let method = stage.send("DELETE", "/api/v1/meta", Asked::default()).await;
-    assert_eq!((method.status, method.code().as_str()), (404, "no_such_path"));
+    assert_eq!((method.status, method.code().as_str()), (405, "no_such_path"));
+    assert_eq!(method.header("allow"), Some("GET"));
     stage.stop().await;
 }
 

@@ -147,3 +147,35 @@ async fn large_whole_numbers_keep_every_digit() {
     assert!(reply.text.contains("1.10"), "{}", reply.text);
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn numbers_at_the_ends_of_their_range_break_nothing() {
+    let stage = Stage::open().await;
+    let (least, most) = (i64::MIN, i64::MAX);
+    let bodies = [
+        json!({ "at": most, "timeout_ms": u64::MAX }),
+        json!({ "at": least, "timeout_ms": 0 }),
+        json!({ "delay_ms": u64::MAX, "timeout_ms": u64::MAX, "key_ttl_ms": u64::MAX }),
+        json!({ "priority": i32::MIN }),
+        json!({ "priority": i64::MAX }),
+    ];
+    for body in bodies {
+        let reply = stage.keyed(RUNS, "order-7", body.clone()).await;
+        assert!(reply.status < 500, "{body}: {reply:?}");
+        for path in ["/api/v1/runs", "/api/v1/stats", "/api/v1/waiting"] {
+            assert_eq!(stage.get(path).await.status, 200, "{path} after {body}");
+        }
+    }
+    for query in [format!("created_from={most}"), format!("created_before={least}&state=failed")] {
+        assert_eq!(stage.get(&format!("/api/v1/runs?{query}")).await.status, 200, "{query}");
+    }
+    let window = format!("/api/v1/errors?window_ms={most}");
+    assert_eq!(stage.get(&window).await.status, 200);
+    for path in
+        ["/api/v1/keys/a/%00", "/api/v1/runs?key=%00", "/api/v1/runs/%FF", "/api/v1/keys/%ZZ/b"]
+    {
+        let status = stage.get(path).await.status;
+        assert!((400..500).contains(&status), "{path}: {status}");
+    }
+    stage.stop().await;
+}

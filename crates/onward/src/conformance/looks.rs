@@ -3,8 +3,8 @@
 //! A store that has no such looks passes by having no answer.
 
 use super::stage::*;
-use crate::OnConflict;
 use crate::store::{End, KeyLook, Minute, NewRun};
+use crate::{Failure, OnConflict};
 
 /// Keys come by what they begin with, page by page, and no key is passed over between pages.
 pub async fn run_keys_come_by_prefix_in_pages(stage: &Stage) {
@@ -86,12 +86,15 @@ pub async fn key_conflicts_come_newest_first(stage: &Stage) {
 /// Starts and ends are counted in the minutes in which they fell, failures apart.
 pub async fn runs_are_counted_by_the_minute(stage: &Stage) {
     let Some(looks) = stage.store.looks() else { return };
-    stage.start(new_run()).await;
+    let before = stage.start(new_run()).await;
+    stage.store.cancel(before).await.unwrap();
     stage.pass(3 * 60_000);
     let since = stage.now();
     let worker = stage.worker().await;
     let done = stage.running(&worker).await;
     stage.settle(done, End::Completed(json(1))).await.unwrap();
+    let failed = End::Failed { failure: Failure::fatal("no"), step: None };
+    stage.settled(&worker, failed).await;
     stage.pass(60_000);
     let cancelled = stage.start(new_run()).await;
     stage.store.cancel(cancelled).await.unwrap();
@@ -101,7 +104,7 @@ pub async fn runs_are_counted_by_the_minute(stage: &Stage) {
     let started: u64 = minutes.iter().map(|minute| minute.started).sum();
     let ended: u64 = minutes.iter().map(|minute| minute.ended).sum();
     let failed: u64 = minutes.iter().map(|minute| minute.failed).sum();
-    assert_eq!((started, ended, failed), (2, 2, 0), "{minutes:?}");
+    assert_eq!((started, ended, failed), (3, 3, 1), "{minutes:?}");
     let last = Minute { at: at(ended_at), started: 1, ended: 1, failed: 0 };
     assert_eq!(minutes.last(), Some(&last));
     assert_eq!(minutes.first().map(|minute| minute.at), Some(at(since)));

@@ -6,6 +6,17 @@ CREATE TABLE onward_attempts (
     primary key (run, attempt)
 ) strict, without rowid;
 
+CREATE TABLE onward_audit (
+    id blob primary key,
+    at integer not null,
+    who text not null,
+    role text not null,
+    action text not null,
+    target text not null,
+    detail text,
+    outcome text
+) strict, without rowid;
+
 CREATE TABLE onward_duplicates (
     no integer primary key,
     run integer not null,
@@ -16,6 +27,9 @@ CREATE TABLE onward_duplicates (
 ) strict;
 
 CREATE INDEX onward_duplicates_run on onward_duplicates (run);
+
+CREATE INDEX onward_duplicates_other on onward_duplicates (no)
+where same_input = 0;
 
 CREATE TABLE onward_inputs (
     no integer primary key,
@@ -134,6 +148,9 @@ where parent is not null and finished_at is null and detached = 0;
 
 CREATE INDEX onward_runs_cascades on onward_runs (id)
 where cascades is not null;
+
+CREATE INDEX onward_runs_duplicated on onward_runs (duplicates, id)
+where duplicates > 0;
 
 CREATE TABLE onward_schedules (
     name text primary key,
