@@ -205,9 +205,8 @@ pub(crate) fn progress(records: &[onward::Record]) -> Option<Totals> {
     let of_change = |record: &&onward::Record| {
         record.step == CHANGE || record.step.starts_with(&format!("{CHANGE}#"))
     };
-    let last = records.iter().rev().filter(of_change).find_map(|record| match &record.entry {
+    records.iter().rev().filter(of_change).find_map(|record| match &record.entry {
         onward::Entry::Done(json) => json.read().ok(),
         _ => None,
-    });
-    last
+    })
 }

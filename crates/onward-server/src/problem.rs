@@ -12,7 +12,10 @@ const AGAIN_MS: u64 = 1_000;
 
 /// Why a request is refused.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct Problem(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     code: Code,
     detail: String,
     run: Option<RunId>,
@@ -51,14 +54,21 @@ pub(crate) struct Refused(pub(crate) Code);
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Self { code, detail, run: None, retry_after_ms: None, errors: Vec::new(), allow: None }
+        Self(Box::new(Inner {
+            code,
+            detail,
+            run: None,
+            retry_after_ms: None,
+            errors: Vec::new(),
+            allow: None,
+        }))
     }
 
     /// A part of the request cannot be read.
     pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let mut problem = Self::new(Code::InvalidRequest, format!("{pointer}: {detail}"));
-        problem.errors.push(Pointed { pointer: pointer.to_owned(), detail });
+        problem.0.errors.push(Pointed { pointer: pointer.to_owned(), detail });
         problem
     }
 
@@ -69,17 +79,17 @@ impl Problem {
 
     /// The path is there, for these methods only.
     pub(crate) fn allowing(mut self, methods: String) -> Self {
-        self.allow = Some(methods);
+        self.0.allow = Some(methods);
         self
     }
 
     pub(crate) fn of_run(mut self, run: RunId) -> Self {
-        self.run = Some(run);
+        self.0.run = Some(run);
         self
     }
 
     pub(crate) fn retry_after_ms(mut self, ms: u64) -> Self {
-        self.retry_after_ms = Some(ms);
+        self.0.retry_after_ms = Some(ms);
         self
     }
 }
@@ -127,9 +137,9 @@ pub(crate) fn status(code: Code) -> StatusCode {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let mut problem = Self::new(error.code(), error.to_string());
-        problem.run = error.run();
+        problem.0.run = error.run();
         if status(error.code()) == StatusCode::SERVICE_UNAVAILABLE {
-            problem.retry_after_ms = Some(AGAIN_MS);
+            problem.0.retry_after_ms = Some(AGAIN_MS);
         }
         problem
     }
@@ -143,27 +153,28 @@ impl From<onward::store::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = match &self.allow {
+        let inner = *self.0;
+        let status = match &inner.allow {
             Some(_) => StatusCode::METHOD_NOT_ALLOWED,
-            None => status(self.code),
+            None => status(inner.code),
         };
         if status.is_server_error() {
-            tracing::warn!(code = %self.code, detail = %self.detail, "a request failed");
+            tracing::warn!(code = %inner.code, detail = %inner.detail, "a request failed");
         }
         let body = Body {
-            r#type: format!("/docs/errors#{}", self.code),
-            title: self.code.advice(),
+            r#type: format!("/docs/errors#{}", inner.code),
+            title: inner.code.advice(),
             status: status.as_u16(),
-            detail: &self.detail,
-            code: self.code.as_str(),
-            run_id: self.run,
-            retry_after_ms: self.retry_after_ms,
-            errors: &self.errors,
+            detail: &inner.detail,
+            code: inner.code.as_str(),
+            run_id: inner.run,
+            retry_after_ms: inner.retry_after_ms,
+            errors: &inner.errors,
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let kind = (header::CONTENT_TYPE, "application/problem+json");
         let mut response = (status, [kind], body).into_response();
-        if let Some(ms) = self.retry_after_ms {
+        if let Some(ms) = inner.retry_after_ms {
             let seconds = HeaderValue::from(ms.div_ceil(1_000));
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
@@ -171,10 +182,10 @@ impl IntoResponse for Problem {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
-        if let Some(methods) = self.allow.and_then(|methods| HeaderValue::try_from(methods).ok()) {
+        if let Some(methods) = inner.allow.and_then(|methods| HeaderValue::try_from(methods).ok()) {
             response.headers_mut().insert(header::ALLOW, methods);
         }
-        response.extensions_mut().insert(Refused(self.code));
+        response.extensions_mut().insert(Refused(inner.code));
         response
     }
 }
