@@ -13,7 +13,9 @@ use onward::{
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::endpoint::API;
 use crate::limits::{OPERATION_PAGE, OPERATION_PAGES_MAX};
+use crate::problem::Problem;
 
 /// The workflow.
 pub(crate) const OPERATION: Workflow<Operation, Totals> = Workflow::named("onward-operation");
@@ -26,6 +28,15 @@ const AT_ONCE: usize = 16;
 
 const CHOOSE: &str = "choose";
 const CHANGE: &str = "change";
+
+/// Refuses what would start such a run by another way than the one that checks roles.
+pub(crate) fn check_workflow(workflow: &str) -> Result<(), Problem> {
+    if workflow == OPERATION.name() {
+        let text = format!("{workflow} is started by POST {API}/operations only");
+        return Err(Problem::new(Code::Forbidden, text));
+    }
+    Ok(())
+}
 
 /// What is done to each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

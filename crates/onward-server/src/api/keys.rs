@@ -64,6 +64,6 @@ pub(crate) async fn show(
     let run = app.store().get(Which::Key { workflow, key }).await?;
     let run = run.ok_or_else(|| Problem::new(onward::Code::KeyNotFound, text))?;
     let duplicates = app.onward.run(run.id).duplicates().await?;
-    let why = onward::why(&run, &app.stats().await?.workers, app.now());
+    let why = runs::reason(&app, &run).await?;
     answer::ok(&Shown { run: runs::row(&run, &runs::sentence(&why))?, duplicates })
 }

@@ -137,7 +137,8 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
     let page = app.onward.list(query).await?;
     let last = page.runs.last().map(|run| run.id.to_string());
     let mut items = Vec::with_capacity(page.runs.len());
-    for run in page.runs {
+    // What somebody started under its name by another way is left out.
+    for run in page.runs.into_iter().filter(|run| is_operation(run)) {
         items.push(shown(&app, run).await?);
     }
     answer::ok(&Page { items, next: last.filter(|_| page.more) })
@@ -155,9 +156,13 @@ pub(crate) async fn abort(State(app): State<App>, At(id): At<String>) -> Answer 
     answer::ok(&shown(&app, handle.status().await?).await?)
 }
 
+fn is_operation(run: &Run) -> bool {
+    run.workflow == OPERATION.name() && run.input.read::<Operation>().is_ok()
+}
+
 async fn find(app: &App, id: &str) -> Result<Run, Problem> {
     let run = app.onward.run(run_id(id)?).status().await?;
-    if run.workflow == OPERATION.name() {
+    if is_operation(&run) {
         return Ok(run);
     }
     let text = format!("run {} is not a change of many runs", run.id);

@@ -28,10 +28,17 @@ pub(crate) async fn waiting(State(app): State<App>, params: Params) -> Answer {
 
 async fn rows(app: &App, page: RunPage) -> Answer {
     let last = page.runs.last().map(|run| run.id.to_string());
-    let workers = app.stats().await?;
-    let row = |run: &Run| row(run, &sentence(&why(run, &workers.workers, app.now())));
-    let items = page.runs.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    let mut items = Vec::with_capacity(page.runs.len());
+    for run in &page.runs {
+        items.push(row(run, &sentence(&reason(app, run).await?))?);
+    }
     answer::ok(&Page { items, next: last.filter(|_| page.more) })
+}
+
+/// Why a run is not running, by counts that are at most a second old.
+pub(crate) async fn reason(app: &App, run: &Run) -> Result<Why, Problem> {
+    let stats = app.stats().await?;
+    Ok(why(run, &stats.workers, app.now()))
 }
 
 /// A run as a row: without its payloads, and with the sentence that says why it does not run.
@@ -81,8 +88,7 @@ struct WhyShown {
 pub(crate) async fn show(State(app): State<App>, At(id): At<String>) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
     let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
-    let stats = app.stats().await?;
-    let why = shown_why(&why(&run, &stats.workers, app.now()))?;
+    let why = shown_why(&reason(&app, &run).await?)?;
     answer::ok(&Shown { run: shown(&app, run)?, why, duplicates })
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{self, Answer, Fields, Page};
 use crate::app::App;
 use crate::limits::BACKFILL_MAX;
+use crate::operation::check_workflow;
 use crate::problem::Problem;
 use crate::request::{At, Body, Params};
 
@@ -79,6 +80,7 @@ pub(crate) async fn put(
     At(name): At<String>,
     Body(new): Body<NewSchedule>,
 ) -> Answer {
+    check_workflow(&new.workflow)?;
     let handle = handle(&app, name);
     let mut setup = match new.spec {
         ScheduleSpec::Cron { cron, time_zone } => handle.cron(cron).time_zone(time_zone),

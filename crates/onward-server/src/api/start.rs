@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::endpoint::API;
 use crate::guard::{Detail, Peer};
 use crate::limits::WAIT_MAX;
+use crate::operation::check_workflow;
 use crate::options::Caller;
 use crate::problem::Problem;
 use crate::request::{At, Body, Mount, Params, idempotency_key};
@@ -62,6 +63,7 @@ pub(crate) async fn start(
     head: Head,
     Body(new): Body<NewRun>,
 ) -> Answer {
+    check_workflow(&workflow)?;
     let Head { caller, mount, key, wait } = head;
     let started = start_of(&app, workflow, new, key.as_deref())?.caller(caller).started().await;
     app.counts.keyed(outcome(key.is_some(), &started, wait));

@@ -74,7 +74,7 @@ async fn pass(guard: &Guard, request: Request, next: Next) -> Result<Response, P
     let caller = who::caller(app, &parts, from)?;
     within_rate(app, &caller, from)?;
     if endpoint.is_change() {
-        who::check_cookie(&parts)?;
+        who::check_cookie(app, &parts)?;
     }
     let refused = refused(app, endpoint, &caller, needed);
     parts.extensions.insert(caller.clone());

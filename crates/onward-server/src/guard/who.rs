@@ -48,13 +48,14 @@ fn wrong_token(app: &App, from: Peer) -> Problem {
 pub(crate) fn session_secret(app: &App, secret: &str, from: Peer) -> Result<Caller, Problem> {
     match &app.options.access {
         Access::Tokens(tokens) => tokens.caller(secret).ok_or_else(|| wrong_token(app, from)),
-        _ => Err(Problem::unsupported("this server takes no tokens, so nobody logs in")),
+        _ => Err(Problem::invalid("token", "this server takes no tokens, so nobody logs in")),
     }
 }
 
 /// A change that is sent with the cookie alone must come from a page of ours.
-pub(super) fn check_cookie(parts: &Parts) -> Result<(), Problem> {
-    let by_cookie = bearer(parts).is_none() && cookie(parts).is_some();
+pub(super) fn check_cookie(app: &App, parts: &Parts) -> Result<(), Problem> {
+    let counts = matches!(app.options.access, Access::Tokens(_));
+    let by_cookie = counts && bearer(parts).is_none() && cookie(parts).is_some();
     let says_so = parts.headers.get(CHANGE_HEADER).is_some_and(|value| value == "1");
     if by_cookie && !says_so {
         let text = "a change that is sent with the cookie needs the header X-Onward: 1";

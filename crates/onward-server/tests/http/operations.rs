@@ -124,3 +124,21 @@ async fn an_operation_is_aborted_where_nobody_executes_it() {
     assert_eq!((aborted.status, &aborted.json()["state"]), (200, &json!("aborted")));
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn an_operation_is_started_in_no_other_way() {
+    let stage = Stage::open().await;
+    let start =
+        stage.post("/api/v1/workflows/onward-operation/runs", json!({ "input": null })).await;
+    assert_eq!((start.status, start.code().as_str()), (403, "forbidden"));
+    let spec = json!({ "every": { "every_ms": 60_000, "anchor": 0 } });
+    let body = Some(json!({ "workflow": "onward-operation", "spec": spec }));
+    let schedule =
+        stage.send("PUT", "/api/v1/schedules/x", Asked { body, ..Asked::default() }).await;
+    assert_eq!((schedule.status, schedule.code().as_str()), (403, "forbidden"));
+    let foreign = onward::Workflow::<(), ()>::named("onward-operation");
+    let run = stage.onward.start(foreign, &()).await.unwrap().id();
+    assert_eq!(stage.get(OPERATIONS).await.json()["items"], json!([]));
+    assert_eq!(stage.get(&format!("{OPERATIONS}/{run}")).await.status, 404);
+    stage.stop().await;
+}

@@ -74,6 +74,7 @@ async fn a_run_shows_its_history_by_rows_and_by_columns() {
     let stats = stage.get("/api/v1/stats").await.json();
     assert_eq!(stats["runs"]["completed"], 1);
     let series = stats["series"].as_array().unwrap();
+    assert_eq!(series.len(), 60, "every minute of the hour is there");
     assert_eq!(series.iter().map(|it| it["ended"].as_i64().unwrap()).sum::<i64>(), 1, "{series:?}");
     let workflows = stage.get("/api/v1/workflows").await.json();
     assert_eq!(workflows["items"][0]["runs"], json!({ "completed": 1 }));
