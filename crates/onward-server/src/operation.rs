@@ -183,9 +183,10 @@ async fn change(
                 Ok(()) => totals.done += 1,
                 Err(error) if error.is_retryable() => return Err(error.into()),
                 Err(error) => match error.code() {
-                    Code::RunFinished | Code::RunNotFailed | Code::RunNotFound => {
-                        totals.skipped += 1
-                    }
+                    Code::RunFinished
+                    | Code::RunNotEnded
+                    | Code::RunNotFailed
+                    | Code::RunNotFound => totals.skipped += 1,
                     _ => totals.failed += 1,
                 },
             }
@@ -197,7 +198,7 @@ async fn change(
 impl Action {
     /// Whether this build can do it.
     pub(crate) fn is_known(self) -> bool {
-        matches!(self, Action::Cancel | Action::Retry)
+        matches!(self, Action::Cancel | Action::Retry | Action::Delete)
     }
 
     async fn apply(self, onward: &Onward, run: RunId) -> Result<(), onward::Error> {
@@ -206,7 +207,8 @@ impl Action {
             Action::Cancel => handle.cancel().await,
             Action::Retry => handle.retry().await,
             // Refused before it is started.
-            Action::Pause | Action::Resume | Action::Delete => Ok(()),
+            Action::Pause | Action::Resume => Ok(()),
+            Action::Delete => handle.delete().await.map(drop),
         }
     }
 }

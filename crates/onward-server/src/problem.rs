@@ -117,6 +117,7 @@ pub(crate) fn status(code: Code) -> StatusCode {
         Code::KeyTaken
         | Code::KeyFailed
         | Code::RunFinished
+        | Code::RunNotEnded
         | Code::RunNotFailed
         | Code::RunInFlight
         | Code::RunFailed

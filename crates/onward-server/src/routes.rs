@@ -165,7 +165,7 @@ fn changes(routes: &mut Routes) {
     routes.post("/api/v1/runs/{id}/pause", later::pause);
     routes.post("/api/v1/runs/{id}/resume", later::pause);
     routes.post("/api/v1/runs/{id}/fork", later::fork);
-    routes.add("delete", "/api/v1/runs/{id}", later::delete);
+    routes.add("delete", "/api/v1/runs/{id}", steer::delete);
     routes.post("/api/v1/callbacks", signals::callback);
     routes.post("/api/v1/operations", operations::begin);
     routes.post("/api/v1/operations/{id}/abort", operations::abort);

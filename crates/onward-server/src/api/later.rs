@@ -21,10 +21,6 @@ pub(crate) async fn fork() -> Answer {
     not_here("forking a run")
 }
 
-pub(crate) async fn delete() -> Answer {
-    not_here("deleting one run")
-}
-
 pub(crate) async fn queues() -> Answer {
     not_here("steering a queue")
 }

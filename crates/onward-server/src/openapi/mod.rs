@@ -85,7 +85,12 @@ pub(crate) fn names(path: &str) -> impl Iterator<Item = &str> {
 }
 
 fn in_path(name: &str) -> Value {
-    json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+    let schema = match name {
+        "id" => json!({ "type": "string", "format": "uuid" }),
+        "seq" => json!({ "type": "integer", "minimum": 0 }),
+        _ => json!({ "type": "string", "minLength": 1 }),
+    };
+    json!({ "name": name, "in": "path", "required": true, "schema": schema })
 }
 
 fn in_query(name: &str, known: &Value) -> Value {

@@ -142,3 +142,26 @@ async fn an_operation_is_started_in_no_other_way() {
     assert_eq!(stage.get(&format!("{OPERATIONS}/{run}")).await.status, 404);
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn only_an_admin_deletes_many() {
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    stage.as_bearer(&tokens[1]);
+    for input in 0..3 {
+        stage.post(RUNS, json!({ "input": input })).await;
+    }
+    let filter = json!({ "workflow": "double" });
+    let cancel = stage.post(OPERATIONS, json!({ "action": "cancel", "filter": filter })).await;
+    ended(&stage, &cancel.json()["operation"]["id"]).await;
+    stage.post(RUNS, json!({ "input": 3 })).await;
+    let body = json!({ "action": "delete", "filter": filter });
+    let refused = stage.post(OPERATIONS, body.clone()).await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"));
+    stage.as_bearer(&tokens[2]);
+    let begun = stage.post(OPERATIONS, body).await;
+    let done = ended(&stage, &begun.json()["operation"]["id"]).await;
+    assert_eq!((&done["done"], &done["skipped"]), (&json!(3), &json!(1)), "{done}");
+    let left = stage.get("/api/v1/runs?workflow=double").await.json();
+    assert_eq!(left["items"].as_array().unwrap().len(), 1);
+    stage.stop().await;
+}

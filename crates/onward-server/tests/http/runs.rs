@@ -183,3 +183,19 @@ async fn metrics_and_probes_are_answered() {
     );
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn a_run_is_deleted_when_it_has_ended() {
+    let stage = Stage::open().await;
+    let run = stage.keyed(RUNS, "order-7", json!({ "input": 1 })).await.json()["run"].clone();
+    let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    let early = stage.send("DELETE", &path, Asked::default()).await;
+    assert_eq!((early.status, early.code().as_str()), (409, "run_not_ended"));
+    stage.post(&format!("{path}/cancel"), json!({})).await;
+    let deleted = stage.send("DELETE", &path, Asked::default()).await;
+    assert_eq!((deleted.status, deleted.text.as_str()), (204, ""));
+    let again = stage.send("DELETE", &path, Asked::default()).await;
+    assert_eq!((again.status, again.code().as_str()), (404, "run_not_found"));
+    assert_eq!(stage.get("/api/v1/keys").await.json()["items"], json!([]));
+    stage.stop().await;
+}

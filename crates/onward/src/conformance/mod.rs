@@ -51,6 +51,7 @@ pub mod child;
 pub mod claim;
 pub mod continuation;
 pub mod crash;
+pub mod delete;
 pub mod firing;
 pub mod key;
 pub mod lease;
@@ -428,6 +429,11 @@ macro_rules! conformance_suite {
                 top_keys_are_the_most_duplicated
                 key_conflicts_come_newest_first
                 runs_are_counted_by_the_minute
+            }
+            delete {
+                deleted_run_leaves_nothing
+                delete_run_twice
+                live_run_is_not_deleted
             }
             audit {
                 audit_row_is_kept_as_written

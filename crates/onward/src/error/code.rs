@@ -102,6 +102,8 @@ codes! {
         "No run of that workflow has this key. It may have expired.";
     RunFinished = "run_finished", false,
         "The run has ended, so it can no longer be changed.";
+    RunNotEnded = "run_not_ended", false,
+        "Only a run that has ended can be deleted. Cancel it first.";
     RunNotFailed = "run_not_failed", false,
         "Only a failed or stuck run can be retried.";
     CallbackUnknown = "callback_unknown", false,

@@ -162,6 +162,7 @@ impl From<Conflict> for Error {
             Conflict::KeyTaken { run } => Self::new(Code::KeyTaken).of_run(run),
             Conflict::Finished { run } => Self::new(Code::RunFinished).of_run(run),
             Conflict::NotFailed { run } => Self::new(Code::RunNotFailed).of_run(run),
+            Conflict::NotEnded { run } => Self::new(Code::RunNotEnded).of_run(run),
             Conflict::SignalsFull { run } => Self::new(Code::SignalsFull).of_run(run),
             Conflict::RunDiffers { run } => Self::new(Code::CopyConflict).of_run(run),
             Conflict::KeyHeld { run, holder } => {

@@ -8,6 +8,7 @@
 pub(crate) mod audit;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod column;
+pub(crate) mod delete;
 mod hub;
 pub(crate) mod looks;
 #[cfg(any(feature = "conformance", feature = "testing"))]
@@ -35,6 +36,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 pub use audit::{Audit, AuditPage, AuditRow, NewAudit};
+pub use delete::Delete;
 pub use hub::{Hub, Topic, Waiter};
 pub use looks::{KeyConflict, KeyConflictPage, KeyLook, Looks, Minute, RunKey, RunKeyPage};
 pub use memory::MemoryStore;
@@ -210,6 +212,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The store as one whose runs can be deleted one by one, if they can. No I/O.
+    fn deletes(&self) -> Option<&dyn Delete> {
+        None
+    }
+
     /// The store as one that keeps an audit, if it does. No I/O.
     fn audit(&self) -> Option<&dyn Audit> {
         None
@@ -251,6 +258,11 @@ pub enum Conflict {
     },
     /// The run is neither failed nor stuck.
     NotFailed {
+        /// That run.
+        run: RunId,
+    },
+    /// The run has not ended.
+    NotEnded {
         /// That run.
         run: RunId,
     },
@@ -322,6 +334,7 @@ impl fmt::Display for Conflict {
             Conflict::KeyTaken { run } => write!(f, "run {run} has the key"),
             Conflict::Finished { run } => write!(f, "run {run} has ended"),
             Conflict::NotFailed { run } => write!(f, "run {run} is neither failed nor stuck"),
+            Conflict::NotEnded { run } => write!(f, "run {run} has not ended"),
             Conflict::SignalsFull { run } => write!(f, "run {run} takes no more signals"),
             Conflict::RunDiffers { run } => write!(f, "run {run} is there, and differs"),
             Conflict::KeyHeld { run, holder } => {

@@ -5,9 +5,10 @@
 
 use super::LossyStore;
 use crate::store::{
-    Answer, Audit, AuditPage, DueSchedules, Duplicates, Error, Fire, Fired, Import, ImportSchedule,
-    Imported, KeyAnswer, KeyLease, Keys, NewAudit, Portable, PutSchedule, Resume, ScheduleImported,
-    SchedulePage, Schedules, SettleKey, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
+    Answer, Audit, AuditPage, Delete, DueSchedules, Duplicates, Error, Fire, Fired, Import,
+    ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, NewAudit, Portable, PutSchedule, Resume,
+    ScheduleImported, SchedulePage, Schedules, SettleKey, StepKey, StepKeyPage, TakeKey, Waiter,
+    WholeRun,
 };
 use crate::{AuditId, RunId, Schedule};
 
@@ -141,6 +142,15 @@ impl LossyStore {
     ) -> Answer<'a, T> {
         match self.inner.audit() {
             Some(inner) => verb(inner),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+}
+
+impl Delete for LossyStore {
+    fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
+        match self.inner.deletes() {
+            Some(inner) => self.write(|| inner.delete_run(run)),
             None => Box::pin(std::future::ready(Err(Error::NotFound))),
         }
     }

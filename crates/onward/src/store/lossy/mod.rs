@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Audit, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, Looks,
-    NewRun, NewSignal, NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage, Schedules,
-    Settle, Settled, Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact, Transacted,
-    Waiter, Which,
+    Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease,
+    Looks, NewRun, NewSignal, NewWorker, Outage, Portable, Prune, Pruned, Query, RunPage,
+    Schedules, Settle, Settled, Signalled, Started, Stats, Store, Sweep, Swept, Topic, Transact,
+    Transacted, Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -420,6 +420,11 @@ impl Store for LossyStore {
 
     fn looks(&self) -> Option<&dyn Looks> {
         self.inner.looks()
+    }
+
+    fn deletes(&self) -> Option<&dyn Delete> {
+        self.inner.deletes()?;
+        Some(self)
     }
 
     fn audit(&self) -> Option<&dyn Audit> {

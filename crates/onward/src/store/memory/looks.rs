@@ -1,4 +1,4 @@
-//! Looks at keys, and the audit, in memory.
+//! Looks at keys, the audit, and deleting one run, in memory.
 //!
 //! Owns: scans over what there is, which say what the verbs mean. Never keeps an index.
 
@@ -103,6 +103,22 @@ fn conflicts(row: &Row) -> impl Iterator<Item = (RunId, KeyConflict)> {
         };
         (*start, conflict)
     })
+}
+
+impl Delete for MemoryStore {
+    fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
+        self.transact(|state, _| match state.runs.get(&run) {
+            None => Ok(false),
+            Some(row) if !row.run.state.is_final() => {
+                Err(Error::Conflict(Conflict::NotEnded { run }))
+            }
+            Some(_) => {
+                state.runs.remove(&run);
+                state.keys.retain(|_, key| key.run != run);
+                Ok(true)
+            }
+        })
+    }
 }
 
 impl Audit for MemoryStore {

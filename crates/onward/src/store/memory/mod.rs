@@ -264,6 +264,10 @@ impl Store for MemoryStore {
         Some(self)
     }
 
+    fn deletes(&self) -> Option<&dyn Delete> {
+        Some(self)
+    }
+
     fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }

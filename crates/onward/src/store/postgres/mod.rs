@@ -327,6 +327,10 @@ impl Store for PostgresStore {
         Some(self)
     }
 
+    fn deletes(&self) -> Option<&dyn Delete> {
+        Some(self)
+    }
+
     fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }

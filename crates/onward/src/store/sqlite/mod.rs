@@ -326,6 +326,10 @@ impl Store for SqliteStore {
         Some(self)
     }
 
+    fn deletes(&self) -> Option<&dyn Delete> {
+        Some(self)
+    }
+
     fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }

@@ -18,3 +18,6 @@ where duplicates > 0;
 
 create index duplicates_other on onward.duplicates (no)
 where not same_input;
+
+-- It takes the id of one run, too; its new form is written with the other functions.
+drop function if exists onward.prune(bigint, text[], integer);
