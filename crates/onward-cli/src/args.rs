@@ -18,6 +18,8 @@ use crate::prune::PruneArgs;
 use crate::queues::QueuesCommand;
 use crate::runs::RunsCommand;
 use crate::schedules::SchedulesCommand;
+#[cfg(feature = "server")]
+use crate::server::{dev::DevArgs, serve::ServeArgs, tokens::TokensCommand};
 use crate::signals::SignalsCommand;
 use crate::start::StartArgs;
 
@@ -33,6 +35,7 @@ const STORE_DEFAULT: &str = "sqlite:onward.db";
     after_help = "\
 Examples:
   onward demo                              see a crash that costs nothing
+  onward dev --demo --open                 the dashboard, with something to see
   onward runs list --state failed          what failed, newest first
   onward runs show ID                      its steps, and why it is not running
   onward runs list --state failed -o ids | onward runs retry -
@@ -63,6 +66,11 @@ pub(crate) struct Global {
     #[arg(skip)]
     pub(crate) store_is_typed: bool,
 
+    /// Whether nobody named the store.
+    #[arg(skip)]
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a server asks"))]
+    pub(crate) store_is_default: bool,
+
     /// How data is printed: table, json (one object per line) or ids
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     #[arg(default_value_t = Format::Table, hide_possible_values = true)]
@@ -90,6 +98,13 @@ enum Command {
     #[command(subcommand)]
     Signals(SignalsCommand),
     Start(StartArgs),
+    #[cfg(feature = "server")]
+    Serve(ServeArgs),
+    #[cfg(feature = "server")]
+    Dev(DevArgs),
+    #[cfg(feature = "server")]
+    #[command(subcommand)]
+    Tokens(TokensCommand),
     Prune(PruneArgs),
     Copy(CopyArgs),
     #[command(hide = true)]
@@ -103,9 +118,11 @@ impl Args {
         let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let source = matches.value_source("store");
         args.global.store_is_typed = source == Some(ValueSource::CommandLine);
+        args.global.store_is_default = source == Some(ValueSource::DefaultValue);
         // An empty variable is one that is not set.
         if args.global.store.is_empty() && source == Some(ValueSource::EnvVariable) {
             args.global.store = STORE_DEFAULT.to_owned();
+            args.global.store_is_default = true;
         }
         args
     }
@@ -121,6 +138,12 @@ impl Args {
             Command::Schedules(schedules) => schedules.execute(&self.global).await,
             Command::Signals(signals) => signals.execute(&self.global).await,
             Command::Start(start) => start.execute(&self.global).await,
+            #[cfg(feature = "server")]
+            Command::Serve(serve) => serve.execute(&self.global).await,
+            #[cfg(feature = "server")]
+            Command::Dev(dev) => dev.execute(&self.global).await,
+            #[cfg(feature = "server")]
+            Command::Tokens(tokens) => tokens.execute().await,
             Command::Prune(prune) => prune.execute(&self.global).await,
             Command::Copy(copy) => copy.execute(&self.global).await,
             Command::DemoWorker(worker) => worker.execute(&self.global).await,

@@ -11,6 +11,8 @@ mod prune;
 mod queues;
 mod runs;
 mod schedules;
+#[cfg(feature = "server")]
+mod server;
 mod signals;
 mod start;
 

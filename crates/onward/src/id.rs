@@ -89,6 +89,11 @@ pub struct RunId(Uuid);
 #[serde(transparent)]
 pub struct WorkerId(Uuid);
 
+/// The name of one row of the audit. Rows sort by the time they were made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AuditId(Uuid);
+
 macro_rules! identifier {
     ($name:ident) => {
         impl $name {
@@ -152,3 +157,4 @@ impl RunId {
 
 identifier!(RunId);
 identifier!(WorkerId);
+identifier!(AuditId);

@@ -76,7 +76,7 @@ pub use ctx::{
 };
 pub use error::{Code, Error};
 pub use failure::{Failure, FailureData};
-pub use id::{RunId, Uuid, WorkerId};
+pub use id::{AuditId, RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{

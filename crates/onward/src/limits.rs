@@ -286,6 +286,17 @@ pub const SCHEDULES_DUE_MAX: usize = 32;
 /// Times that one look ahead at a schedule gives: a screenful, whatever is asked for.
 pub const SCHEDULE_NEXT_MAX: usize = 100;
 
+/// How long a row of the audit is kept: four hundred days, so that a year can be looked back on.
+pub const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// Rows of the audit whose time is over that a new row deletes along with itself: more than one, so
+/// that they never grow in number, and few enough to cost it nothing.
+pub const AUDIT_PURGE_BATCH: usize = 4;
+
+/// Runs, and ends of each kind, that are counted by the minute at most: a few hundred milliseconds
+/// along an index, whatever an hour brought.
+pub const SERIES_RUNS_MAX: usize = 20_000;
+
 /// Points at which a check of retry safety lets a process die: each costs about a millisecond, and a
 /// workflow with more of them is better checked with a smaller input.
 pub const CHECK_POINTS_MAX: usize = 2_000;

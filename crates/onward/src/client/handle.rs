@@ -167,6 +167,28 @@ impl<O> RunHandle<O> {
         super::steer::retry(&self.client, self.id).await
     }
 
+    /// Deletes the run, which must have ended, with its history and its key; says whether it was there.
+    ///
+    /// ```
+    /// # use onward::{Code, Onward, Workflow};
+    /// # const BILL: Workflow<u64, ()> = Workflow::named("bill");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(BILL, &100).key("order-7").await?;
+    /// assert_eq!(run.delete().await.unwrap_err().code(), Code::RunNotEnded);
+    /// run.cancel().await?;
+    /// assert!(run.delete().await?);
+    /// assert!(onward.by_key(BILL, "order-7").await.is_err());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `run_not_ended`, `not_supported`, or that the store does not answer.
+    pub async fn delete(&self) -> Result<bool, Error> {
+        let deletes = self.client.store.deletes().ok_or_else(|| Error::new(Code::NotSupported))?;
+        Ok(deletes.delete_run(self.id).await?)
+    }
+
     /// Sends the run a signal, which its function gets from [`Ctx::signal`](crate::Ctx::signal).
     /// It is kept until then. Sent when it is awaited.
     ///

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::Inner;
 use crate::error::check_name;
 use crate::model::step_id;
-use crate::store::{NewSignal, Which};
+use crate::store::{NewSignal, Signalled, Which};
 use crate::{Code, Error, Json, Key, RunId};
 
 /// How often a run is followed to the one that goes on for it while a signal is sent: each is a
@@ -103,13 +103,34 @@ impl SendSignal {
         })
     }
 
-    async fn send(self) -> Result<(), Error> {
+    /// Sends it as `await` does, and says whether it was there already.
+    ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// # const EXPENSE: Workflow<u64, String> = Workflow::named("expense");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(EXPENSE, &4200).await?;
+    /// assert!(!run.signal("approved", &true).key("click-1").sent().await?.was_there);
+    /// assert!(run.signal("approved", &true).key("click-1").sent().await?.was_there);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As when it is awaited.
+    pub async fn sent(self) -> Result<Signalled, Error> {
+        self.send().await
+    }
+
+    async fn send(self) -> Result<Signalled, Error> {
         let client = Arc::clone(&self.client);
         let mut new = self.new_signal()?;
         for _ in 0..FOLLOWED_MAX {
             let run = new.run;
-            let Err(error) = client.store.signal(new.clone()).await else { return Ok(()) };
-            let error = Error::from(error).of_run(run);
+            let error = match client.store.signal(new.clone()).await {
+                Ok(sent) => return Ok(sent),
+                Err(error) => Error::from(error).of_run(run),
+            };
             if error.code() != Code::RunFinished {
                 return Err(error);
             }
@@ -127,7 +148,7 @@ impl IntoFuture for SendSignal {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
+        Box::pin(async move { self.send().await.map(drop) })
     }
 }
 

@@ -53,6 +53,7 @@ pub struct Start<O> {
     input: Result<Json, Error>,
     key: Option<Key>,
     fingerprint: Option<Fingerprint>,
+    caller: Option<String>,
     debounce: Option<Duration>,
     debounce_max: Option<Duration>,
     throttle: Option<Duration>,
@@ -162,6 +163,7 @@ impl<O> Start<O> {
             input: Json::of(input),
             key: None,
             fingerprint: None,
+            caller: None,
             debounce: None,
             debounce_max: None,
             throttle: None,
@@ -181,6 +183,12 @@ impl<O> Start<O> {
             Ok(json) => self.fingerprint = Some(json.fingerprint()),
             Err(error) => self.input = Err(error),
         }
+        self
+    }
+
+    /// Who asks for it, as the audit of duplicates names them; this process unless set.
+    pub fn caller(mut self, caller: impl Into<String>) -> Self {
+        self.caller = Some(caller.into());
         self
     }
 
@@ -221,6 +229,27 @@ impl<O> Start<O> {
     }
 
     start_options!();
+
+    /// Starts it as `await` does, and says how the run came about.
+    ///
+    /// ```
+    /// # use onward::store::StartedHow;
+    /// # use onward::{Onward, Workflow};
+    /// const BILL: Workflow<u64, ()> = Workflow::named("bill");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let (run, how) = onward.start(BILL, &100).key("order-7").started().await?;
+    /// assert_eq!(how, StartedHow::New);
+    /// let (same, how) = onward.start(BILL, &100).key("order-7").started().await?;
+    /// assert_eq!((same.id(), how), (run.id(), StartedHow::Existing));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As when it is awaited.
+    pub async fn started(self) -> Result<(RunHandle<O>, StartedHow), Error> {
+        self.start().await
+    }
 
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn client(&self) -> &Arc<Inner> {
@@ -263,10 +292,14 @@ impl<O> Start<O> {
             Some(key) => Some((key, self.fingerprint.unwrap_or_else(|| input.fingerprint()))),
             None => None,
         };
-        self.options.new_run(&self.client, self.workflow, input, key)
+        let mut new = self.options.new_run(&self.client, self.workflow, input, key)?;
+        if let Some(caller) = self.caller {
+            new.caller = caller;
+        }
+        Ok(new)
     }
 
-    async fn start(self) -> Result<RunHandle<O>, Error> {
+    async fn start(self) -> Result<(RunHandle<O>, StartedHow), Error> {
         let client = Arc::clone(&self.client);
         let new = self.new_run()?;
         let waiter = client.endings.wait(new.id);
@@ -284,14 +317,15 @@ impl<O> Start<O> {
             None => start_one(&client, new).await,
         };
         let started = started?;
-        Ok(match started.how {
+        let handle = match started.how {
             StartedHow::New | StartedHow::Claimed => {
                 RunHandle::of_started(client, started.run, waiter)
             }
             StartedHow::Existing | StartedHow::Retried | StartedHow::Replaced(_) => {
                 RunHandle::new(client, started.run)
             }
-        })
+        };
+        Ok((handle, started.how))
     }
 }
 
@@ -451,7 +485,7 @@ impl<O: 'static> IntoFuture for Start<O> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.start())
+        Box::pin(async move { Ok(self.start().await?.0) })
     }
 }
 

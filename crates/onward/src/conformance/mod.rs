@@ -47,12 +47,14 @@ pub mod stage;
 
 mod every_kind;
 
+pub mod audit;
 pub mod cancel;
 pub mod child;
 pub mod child_again;
 pub mod claim;
 pub mod continuation;
 pub mod crash;
+pub mod delete;
 pub mod firing;
 pub mod fork;
 pub mod gather;
@@ -60,6 +62,7 @@ pub mod key;
 pub mod lease;
 pub mod limited;
 pub mod list;
+pub mod looks;
 pub mod lost_answer;
 pub mod note;
 pub mod park;
@@ -439,6 +442,25 @@ macro_rules! conformance_suite {
                 remove_schedule_twice
                 import_schedule_twice
                 waiter_for_schedules_resolves_at_a_put
+            }
+            looks {
+                run_keys_come_by_prefix_in_pages
+                run_keys_are_told_apart_by_workflow
+                top_keys_are_the_most_duplicated
+                key_conflicts_come_newest_first
+                runs_are_counted_by_the_minute
+            }
+            delete {
+                deleted_run_leaves_nothing
+                delete_run_twice
+                live_run_is_not_deleted
+            }
+            audit {
+                audit_row_is_kept_as_written
+                add_audit_twice
+                end_audit_twice
+                audits_come_newest_first_in_pages
+                old_audit_rows_go
             }
             firing {
                 fired_run_is_as_the_schedule_says

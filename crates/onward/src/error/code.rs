@@ -108,6 +108,8 @@ codes! {
         "No run of that workflow has this key. It may have expired.";
     RunFinished = "run_finished", false,
         "The run has ended, so it can no longer be changed.";
+    RunNotEnded = "run_not_ended", false,
+        "Only a run that has ended can be deleted. Cancel it first.";
     RunNotFailed = "run_not_failed", false,
         "Only a failed or stuck run can be retried.";
     StepNotFound = "step_not_found", false,
@@ -158,6 +160,22 @@ codes! {
         "A store changed while it was copied. Stop workers and callers, and copy into an empty one.";
     CopyUnsupported = "copy_unsupported", false,
         "This store does not know how to give out or take in whole runs.";
+
+    // The HTTP server.
+    Unauthorized = "unauthorized", false,
+        "The server asks for a token, and none came or it is not one of its own.";
+    Forbidden = "forbidden", false,
+        "The role of this caller does not allow that, or the request came from another site.";
+    RateLimited = "rate_limited", true,
+        "This caller asks more often than it may. Wait as long as the answer says, then repeat.";
+    InvalidRequest = "invalid_request", false,
+        "A part of the request cannot be read. The answer says which; correct it.";
+    NoSuchPath = "no_such_path", false,
+        "The server has nothing at this path, or not for this method.";
+    RunInFlight = "run_in_flight", true,
+        "The first request with this key is still at work. Wait, then repeat the same request.";
+    NotSupported = "not_supported", false,
+        "This server or its store cannot do that.";
 
     // Workers.
     LeaseLost = "lease_lost", true,

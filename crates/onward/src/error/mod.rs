@@ -173,6 +173,7 @@ impl From<Conflict> for Error {
             Conflict::NoSuchStep { run } => Self::new(Code::StepNotFound).of_run(run),
             Conflict::ChildOpen { run } => Self::new(Code::ForkRefused).of_run(run),
             Conflict::Undone { run } => Self::new(Code::RunUndone).of_run(run),
+            Conflict::NotEnded { run } => Self::new(Code::RunNotEnded).of_run(run),
             Conflict::SignalsFull { run } => Self::new(Code::SignalsFull).of_run(run),
             Conflict::RunDiffers { run } => Self::new(Code::CopyConflict).of_run(run),
             Conflict::KeyHeld { run, holder } => {

@@ -23,6 +23,8 @@ pub enum Topic {
     Run(RunId),
     /// A schedule may come sooner than it was known to.
     Schedules,
+    /// Anything of the above, whichever it was: what whoever shows a store to people waits for.
+    Any,
 }
 
 /// Whoever waits in this process, by topic. Stores notify it after a commit.
@@ -30,6 +32,7 @@ pub enum Topic {
 pub struct Hub {
     work: Arc<Notify>,
     schedules: Arc<Notify>,
+    any: Arc<Notify>,
     runs: Arc<Waiting<RunId, Notify>>,
 }
 
@@ -39,6 +42,7 @@ impl Hub {
         match topic {
             Topic::Work => Waiter::new(Arc::clone(&self.work), None),
             Topic::Schedules => Waiter::new(Arc::clone(&self.schedules), None),
+            Topic::Any => Waiter::new(Arc::clone(&self.any), None),
             Topic::Run(run) => {
                 let seat = self.runs.enter(run);
                 Waiter::new(Arc::clone(seat.shared()), Some(seat))
@@ -48,7 +52,9 @@ impl Hub {
 
     /// Wakes whoever waits for this.
     pub fn notify(&self, topic: Topic) {
+        self.any.notify_waiters();
         match topic {
+            Topic::Any => {}
             Topic::Work => self.work.notify_waiters(),
             Topic::Schedules => self.schedules.notify_waiters(),
             Topic::Run(run) => {
@@ -61,6 +67,7 @@ impl Hub {
 
     /// Wakes everybody: the store changed in a way that this process cannot tell.
     pub fn notify_all(&self) {
+        self.any.notify_waiters();
         self.work.notify_waiters();
         self.schedules.notify_waiters();
         self.runs.all().iter().for_each(|notify| notify.notify_waiters());
@@ -69,7 +76,7 @@ impl Hub {
     /// Whether anybody waits for anything.
     pub fn is_watched(&self) -> bool {
         let waits = |topic| Arc::strong_count(topic) > 1;
-        waits(&self.work) || waits(&self.schedules) || self.runs.len() > 0
+        waits(&self.work) || waits(&self.schedules) || waits(&self.any) || self.runs.len() > 0
     }
 }
 

@@ -5,12 +5,15 @@
 //! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
 //! `rules` hold those that must be taken inside a transaction), and calls nobody.
 
+pub(crate) mod audit;
 mod coded;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod column;
+pub(crate) mod delete;
 pub(crate) mod gather;
 mod hub;
 pub(crate) mod limited;
+pub(crate) mod looks;
 #[cfg(any(feature = "conformance", feature = "testing"))]
 pub(crate) mod lossy;
 mod memory;
@@ -38,9 +41,12 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use audit::{Audit, AuditPage, AuditRow, NewAudit};
 pub use coded::{CodedKeys, CodedStore};
+pub use delete::Delete;
 pub use gather::Gather;
 pub use hub::{Hub, Topic, Waiter};
+pub use looks::{KeyConflict, KeyConflictPage, KeyLook, Looks, Minute, RunKey, RunKeyPage};
 pub use memory::MemoryStore;
 pub use notebook::{LogPage, Note, Notebook};
 pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
@@ -234,6 +240,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn queues(&self) -> Option<&dyn Queues> {
         None
     }
+
+    /// The store as one whose keys can be looked through, if they can. No I/O.
+    fn looks(&self) -> Option<&dyn Looks> {
+        None
+    }
+
+    /// The store as one whose runs can be deleted one by one, if they can. No I/O.
+    fn deletes(&self) -> Option<&dyn Delete> {
+        None
+    }
+
+    /// The store as one that keeps an audit, if it does. No I/O.
+    fn audit(&self) -> Option<&dyn Audit> {
+        None
+    }
 }
 
 /// What a store could not do. A variant exists only where the engine goes another way.
@@ -294,6 +315,11 @@ pub enum Conflict {
     },
     /// The run has turned back: its undo has begun.
     Undone {
+        /// That run.
+        run: RunId,
+    },
+    /// The run has not ended.
+    NotEnded {
         /// That run.
         run: RunId,
     },
@@ -375,6 +401,7 @@ impl fmt::Display for Conflict {
                 write!(f, "a child of run {run} had not ended before that step")
             }
             Conflict::Undone { run } => write!(f, "the undo of run {run} has begun"),
+            Conflict::NotEnded { run } => write!(f, "run {run} has not ended"),
             Conflict::SignalsFull { run } => write!(f, "run {run} takes no more signals"),
             Conflict::RunDiffers { run } => write!(f, "run {run} is there, and differs"),
             Conflict::KeyHeld { run, holder } => {

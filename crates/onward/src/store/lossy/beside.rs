@@ -6,12 +6,13 @@
 
 use super::LossyStore;
 use crate::store::{
-    Answer, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import, ImportQueue,
-    ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage, Note, Notebook, Pause,
-    Portable, PutQueue, PutSchedule, QueueImported, QueuePage, Queues, Resume, ScheduleImported,
-    SchedulePage, Schedules, SettleKey, Steer, StepKey, StepKeyPage, TakeKey, Waiter, WholeRun,
+    Answer, Audit, AuditPage, Delete, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import,
+    ImportQueue, ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage, NewAudit, Note,
+    Notebook, Pause, Portable, PutQueue, PutSchedule, QueueImported, QueuePage, Queues, Resume,
+    ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey, StepKeyPage, TakeKey,
+    Waiter, WholeRun,
 };
-use crate::{Queue, QueueUse, Run, RunId, Schedule};
+use crate::{AuditId, Queue, QueueUse, Run, RunId, Schedule};
 
 impl LossyStore {
     fn on_keys<'a, T: Send + 'a>(
@@ -193,6 +194,16 @@ impl LossyStore {
         }
     }
 
+    fn on_audit<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl FnOnce(&'a dyn Audit) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        match self.inner.audit() {
+            Some(inner) => verb(inner),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+
     fn write_queues<'a, T: Send + 'a>(
         &'a self,
         verb: impl FnOnce(&'a dyn Queues) -> Answer<'a, T>,
@@ -232,5 +243,28 @@ impl Queues for LossyStore {
 
     fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported> {
         self.write_queues(|inner| inner.import_queue(import))
+    }
+}
+
+impl Delete for LossyStore {
+    fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
+        match self.inner.deletes() {
+            Some(inner) => self.write(|| inner.delete_run(run)),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
+}
+
+impl Audit for LossyStore {
+    fn add_audit(&self, row: NewAudit) -> Answer<'_, ()> {
+        self.write(|| self.on_audit(|inner| inner.add_audit(row)))
+    }
+
+    fn end_audit(&self, id: AuditId, outcome: String, detail: Option<String>) -> Answer<'_, ()> {
+        self.write(|| self.on_audit(|inner| inner.end_audit(id, outcome, detail)))
+    }
+
+    fn audits(&self, before: Option<AuditId>, limit: usize) -> Answer<'_, AuditPage> {
+        self.on_audit(|inner| inner.audits(before, limit))
     }
 }

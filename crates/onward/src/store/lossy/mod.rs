@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Claim, Claims, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun, NewSignal,
-    NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues, RunPage, Schedules,
-    Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept, Topic, Transact,
+    Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, Looks,
+    NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues, RunPage,
+    Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept, Topic, Transact,
     Transacted, Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
@@ -434,6 +434,20 @@ impl Store for LossyStore {
 
     fn notebook(&self) -> Option<&dyn Notebook> {
         self.inner.notebook()?;
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        self.inner.looks()
+    }
+
+    fn deletes(&self) -> Option<&dyn Delete> {
+        self.inner.deletes()?;
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.inner.audit()?;
         Some(self)
     }
 }

@@ -5,6 +5,7 @@
 
 mod claim;
 mod notebook;
+mod looks;
 mod portable;
 mod queues;
 mod schedules;
@@ -49,6 +50,7 @@ struct State {
     queues: BTreeMap<String, limited::Limited>,
     /// What workers were given of queues with a rate, by queue and time.
     grants: BTreeMap<(String, Timestamp), u64>,
+    audit: BTreeMap<crate::AuditId, AuditRow>,
 }
 
 /// A run and what belongs to it.
@@ -274,6 +276,18 @@ impl Store for MemoryStore {
     }
 
     fn queues(&self) -> Option<&dyn Queues> {
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        Some(self)
+    }
+
+    fn deletes(&self) -> Option<&dyn Delete> {
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }
 }

@@ -22,6 +22,7 @@ mod lane;
 mod listen;
 mod look;
 mod notebook;
+mod looks;
 mod open;
 mod options;
 mod pool;
@@ -339,6 +340,18 @@ impl Store for PostgresStore {
     }
 
     fn queues(&self) -> Option<&dyn Queues> {
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        Some(self)
+    }
+
+    fn deletes(&self) -> Option<&dyn Delete> {
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }
 }

@@ -6,15 +6,39 @@ use std::sync::Arc;
 
 use tokio_postgres::types::Type;
 
-use super::Shared;
 use super::fault::Fault;
-use super::row::{Columns, small_limit};
+use super::row::{Columns, RUN_BY_ID, run_uuid, small_limit};
 use super::tx::{Param, Session};
+use super::{PostgresStore, Shared};
 use crate::limits::PRUNE_BATCH_MAX;
-use crate::store::{Prune, Pruned};
-use crate::{Clock as _, RunState};
+use crate::store::{Answer, Conflict, Delete, Error, Prune, Pruned};
+use crate::{Clock as _, RunId, RunState};
 
-const PRUNE: &str = "select runs, more from onward.prune($1, $2, $3)";
+const PRUNE: &str = "select runs, more from onward.prune($1, $2, $3, null)";
+
+/// No state has ended long ago enough, so that only the run itself is deleted.
+const DELETE: &str = "select runs, more from onward.prune(0, '{}', 1, $1)";
+
+impl Delete for PostgresStore {
+    fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
+        self.home.answer(delete(Arc::clone(&self.shared), run))
+    }
+}
+
+async fn delete(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
+    let mut session = Session::open(&shared).await?;
+    let params: [Param<'_>; 1] = [(&run_uuid(run), Type::UUID)];
+    let row = session.first(DELETE, &params).await?;
+    let row = row.ok_or_else(|| Fault::data("a delete without an answer"))?;
+    if (Columns { row: &row, next: 0 }).take::<i64>()? > 0 {
+        return Ok(true);
+    }
+    // Not there, or not ended: a run that has ended stays so.
+    match session.first(RUN_BY_ID, &params).await? {
+        Some(_) => Err(Error::Conflict(Conflict::NotEnded { run }).into()),
+        None => Ok(false),
+    }
+}
 
 /// Deletes a bounded batch of old runs, or counts them.
 pub(super) async fn prune(shared: Arc<Shared>, prune: Prune) -> Result<Pruned, Fault> {

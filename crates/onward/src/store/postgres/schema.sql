@@ -9,6 +9,18 @@ table attempts (
 );
 CREATE UNIQUE INDEX attempts_pkey ON onward.attempts USING btree (run, attempt);
 
+table audit (
+    id uuid not null,
+    at bigint not null,
+    who text not null,
+    role text not null,
+    action text not null,
+    target text not null,
+    detail text,
+    outcome text
+);
+CREATE UNIQUE INDEX audit_pkey ON onward.audit USING btree (id);
+
 table duplicates (
     no bigint not null generated always as identity,
     run uuid not null,
@@ -17,6 +29,7 @@ table duplicates (
     caller text not null,
     same_input boolean not null
 );
+CREATE INDEX duplicates_other ON onward.duplicates USING btree (no) WHERE (NOT same_input);
 CREATE UNIQUE INDEX duplicates_pkey ON onward.duplicates USING btree (no);
 CREATE UNIQUE INDEX duplicates_run_start_key ON onward.duplicates USING btree (run, start);
 
@@ -131,6 +144,7 @@ table runs (
 ) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
 CREATE INDEX runs_cascades ON onward.runs USING btree (id) WHERE (cascades IS NOT NULL);
 CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent IS NOT NULL) AND (finished_at IS NULL) AND (NOT detached));
+CREATE INDEX runs_duplicated ON onward.runs USING btree (duplicates, id) WHERE (duplicates > 0);
 CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
 CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
@@ -308,7 +322,7 @@ function new_id(p_now bigint) returns uuid;
 
 function now_ms(given bigint) returns bigint;
 
-function prune(p_ended_by bigint, p_states text[], p_limit integer) returns TABLE(runs bigint, more boolean);
+function prune(p_ended_by bigint, p_states text[], p_limit integer, p_run uuid) returns TABLE(runs bigint, more boolean);
 
 function record(p_fence bigint, p_worker uuid, p_run uuid, p_attempt integer, p_seq bigint, p_step text, p_slot bigint, p_kind text, p_body text, p_try integer, p_began_at bigint, p_at bigint, p_next_at bigint, p_foreign boolean) returns boolean;
 

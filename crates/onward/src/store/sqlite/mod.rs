@@ -17,6 +17,7 @@ mod limited;
 mod log;
 mod look;
 mod notebook;
+mod looks;
 mod open;
 mod prune;
 mod queues;
@@ -334,6 +335,18 @@ impl Store for SqliteStore {
     }
 
     fn queues(&self) -> Option<&dyn Queues> {
+        Some(self)
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        Some(self)
+    }
+
+    fn deletes(&self) -> Option<&dyn Delete> {
+        Some(self)
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
         Some(self)
     }
 }

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004_schedules.sql"),
     include_str!("migrations/0005_steering.sql"),
     include_str!("migrations/0006_queues.sql"),
+    include_str!("migrations/0007_audit.sql"),
 ];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table

@@ -1,4 +1,4 @@
-//! Deleting runs that ended long ago, with all that belongs to them.
+//! Deleting runs that ended long ago, or one of them, with all that belongs to them.
 //!
 //! Owns: which rows belong to a run. Never deletes a run that has not ended.
 
@@ -9,9 +9,10 @@ use rusqlite::params;
 use super::fault::Fault;
 use super::row;
 use super::tx::Tx;
-use crate::RunState;
+use super::{Answer, SqliteStore};
 use crate::limits::PRUNE_BATCH_MAX;
-use crate::store::{Prune, Pruned};
+use crate::store::{Conflict, Delete, Error, Prune, Pruned};
+use crate::{RunId, RunState};
 
 /// Deletes a bounded batch of old runs, or counts them.
 pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
@@ -35,6 +36,22 @@ pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
         delete(tx, *no)?;
     }
     Ok(Pruned { runs: old.len() as u64, more })
+}
+
+impl Delete for SqliteStore {
+    fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
+        self.small(move |tx| match row::by_id(tx.conn, run)? {
+            None => Ok(false),
+            Some(row) if !row.run.state.is_final() => {
+                Err(Error::Conflict(Conflict::NotEnded { run }).into())
+            }
+            Some(row) => {
+                delete(tx, row.no)?;
+                tx.changed(run);
+                Ok(true)
+            }
+        })
+    }
 }
 
 fn count(tx: &Tx<'_>, states: &[RunState], ended_by: i64) -> Result<Pruned, Fault> {

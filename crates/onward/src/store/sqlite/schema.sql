@@ -6,6 +6,17 @@ CREATE TABLE onward_attempts (
     primary key (run, attempt)
 ) strict, without rowid;
 
+CREATE TABLE onward_audit (
+    id blob primary key,
+    at integer not null,
+    who text not null,
+    role text not null,
+    action text not null,
+    target text not null,
+    detail text,
+    outcome text
+) strict, without rowid;
+
 CREATE TABLE onward_duplicates (
     no integer primary key,
     run integer not null,
@@ -23,6 +34,8 @@ CREATE TABLE onward_grants (
     count integer not null,
     primary key (queue, at)
 ) strict, without rowid;
+CREATE INDEX onward_duplicates_other on onward_duplicates (no)
+where same_input = 0;
 
 CREATE TABLE onward_inputs (
     no integer primary key,
@@ -170,6 +183,8 @@ where state = 'running' and paused_at is not null;
 CREATE INDEX onward_runs_paused_late on onward_runs (deadline_at, id)
 where paused_at is not null and deadline_at is not null
     and (state = 'queued' or state = 'waiting');
+CREATE INDEX onward_runs_duplicated on onward_runs (duplicates, id)
+where duplicates > 0;
 
 CREATE TABLE onward_schedules (
     name text primary key,

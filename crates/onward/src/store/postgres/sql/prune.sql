@@ -1,6 +1,9 @@
 -- Deletes a bounded batch of runs that ended by a time, with all that belongs to them. Runs that
 -- somebody else works on are passed over.
-create or replace function onward.prune(p_ended_by bigint, p_states text[], p_limit integer)
+-- With the id of a run only that one, however long ago it ended.
+create or replace function onward.prune(
+    p_ended_by bigint, p_states text[], p_limit integer, p_run uuid
+)
 returns table (runs bigint, more boolean)
 language plpgsql volatile set enable_seqscan = off as $$
 declare
@@ -20,6 +23,15 @@ begin
         order by f.finished_at, f.id
         limit p_limit + 1
     ) o;
+    if p_run is not null then
+        select coalesce(array_agg(r.id), '{}') into v_old
+        from (
+            select id
+            from onward.runs
+            where id = p_run and finished_at is not null
+            for update
+        ) r;
+    end if;
     more := cardinality(v_old) > p_limit;
     v_old := v_old[1:p_limit];
     delete from onward.keys k

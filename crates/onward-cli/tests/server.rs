@@ -1,0 +1,175 @@
+//! `onward serve`, `dev` and `tokens` as processes of their own.
+#![cfg(feature = "server")]
+#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod place;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use place::{Place, text};
+
+/// Longer than a server takes to start on a slow machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A server that is up.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").unwrap_or_default().to_owned();
+        assert!(!address.is_empty(), "it printed {line:?}");
+        Self { child, address }
+    }
+
+    /// The status and the body of an answer.
+    fn ask(&self, head: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        write!(stream, "{head}\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+        (status, body)
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.ask(&format!("GET {path} HTTP/1.1"))
+    }
+
+    /// Sends it a signal, and gives its exit code.
+    fn stop(mut self, signal: &str) -> i32 {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            assert!(begun.elapsed() < SOON, "it did not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(place: &Place, args: &[&str]) -> Command {
+    let mut command = place.command(&[&["serve", "--listen", "127.0.0.1:0"], args].concat());
+    command.env_remove("ONWARD_TOKEN").env_remove("DATABASE_URL");
+    command
+}
+
+#[test]
+fn a_server_shows_the_store_and_stops_when_it_is_told_to() {
+    let place = Place::new();
+    let run = place.start(&["index", "--input", "7"]);
+    let server = Server::start(serve(&place, &[]));
+    assert_eq!(server.get("/readyz"), (200, "ok\n".to_owned()));
+    let (status, body) = server.get(&format!("/api/v1/runs/{run}"));
+    assert_eq!(status, 200);
+    assert!(body.contains("\"input\":7"), "{body}");
+    // A stream that is open does not keep it.
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(stream, "GET /api/v1/stream HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(server.stop("-TERM"), 0);
+}
+
+#[test]
+fn a_server_for_others_needs_tokens() {
+    let place = Place::new();
+    let refused = place.onward(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("--token-file"), "{}", refused.stderr);
+
+    let file = place.path("tokens");
+    let made = place.onward(&["tokens", "create", "ada", "--role", "read", "--file", text(&file)]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let token = made.stdout.trim().to_owned();
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(kept.starts_with("ada read ") && !kept.contains(&token), "{kept}");
+
+    let mut command = place.command(&["serve", "--listen", "0.0.0.0:0", "-vv"]);
+    let log = std::fs::File::create(place.path("log")).unwrap();
+    command.args(["--token-file", text(&file)]).stderr(log);
+    let mut server = Server::start(command);
+    server.address = server.address.replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(server.get("/api/v1/meta").0, 401);
+    let head = format!("GET /api/v1/meta HTTP/1.1\r\nAuthorization: Bearer {token}");
+    let (status, body) = server.ask(&head);
+    assert_eq!(status, 200);
+    assert!(body.contains("\"role\":\"read\"") && body.contains("\"who\":\"ada\""), "{body}");
+    let wrong = format!("GET /api/v1/meta HTTP/1.1\r\nAuthorization: Bearer {token}0");
+    assert_eq!(server.ask(&wrong).0, 401);
+    std::fs::write(&file, "").unwrap();
+    let begun = Instant::now();
+    while server.ask(&head).0 == 200 {
+        assert!(begun.elapsed() < SOON, "a token that was taken away still counts");
+    }
+    assert_eq!(server.stop("-TERM"), 0);
+    let log = std::fs::read_to_string(place.path("log")).unwrap();
+    assert!(!log.contains(&token) && !log.contains("onw_"), "the log holds a token: {log}");
+}
+
+#[test]
+fn a_flag_counts_before_the_environment_and_that_before_the_file() {
+    let place = Place::new();
+    let settings = "store = \"memory:\"\n[server]\nlisten = \"127.0.0.1:0\"\nread_only = true\n";
+    std::fs::write(place.path("onward.toml"), settings).unwrap();
+    let store = |server: &Server| {
+        let body = server.get("/api/v1/meta").1;
+        let meta: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(meta["read_only"], true);
+        meta["store"].as_str().unwrap().to_owned()
+    };
+    let mut of_file = place.command(&["serve"]);
+    of_file.env_remove("ONWARD_STORE").env("DATABASE_URL", "sqlite:other.db");
+    assert_eq!(store(&Server::start(of_file)), "memory");
+    assert_eq!(store(&Server::start(place.command(&["serve"]))), "sqlite");
+    let flag = place.command(&["serve", "--store", "memory:"]);
+    assert_eq!(store(&Server::start(flag)), "memory");
+    std::fs::write(place.path("onward.toml"), "[server]\nread_only = true\n").unwrap();
+    let mut last = place.command(&["serve", "--listen", "0"]);
+    last.env_remove("ONWARD_STORE").env("DATABASE_URL", "sqlite:other.db");
+    assert_eq!(store(&Server::start(last)), "sqlite");
+    assert!(place.path("other.db").exists(), "DATABASE_URL counts when nothing else is said");
+    std::fs::write(place.path("onward.toml"), "[server]\nlisen = \"1\"\n").unwrap();
+    let wrong = place.onward(&["serve"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("lisen"), "{}", wrong.stderr);
+}
+
+#[test]
+fn dev_takes_the_next_port_and_shows_orders_at_work() {
+    let place = Place::new();
+    let first = Server::start(place.command(&["dev"]));
+    let second = Server::start(place.command(&["dev", "--demo"]));
+    assert_ne!(first.address, second.address);
+    let begun = Instant::now();
+    loop {
+        let (status, body) = second.get("/api/v1/runs?workflow=demo-order&state=completed");
+        assert_eq!(status, 200);
+        if body.contains("demo-order") {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "no order was completed: {body}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(second.stop("-INT"), 0);
+    assert_eq!(first.stop("-TERM"), 0);
+}

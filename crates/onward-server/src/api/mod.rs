@@ -1,0 +1,23 @@
+//! The handlers, one file per noun: parse, one call of the library, answer.
+
+pub(crate) mod audit;
+pub(crate) mod errors;
+pub(crate) mod export;
+pub(crate) mod filter;
+pub(crate) mod history;
+pub(crate) mod keys;
+pub(crate) mod later;
+pub(crate) mod meta;
+pub(crate) mod operations;
+pub(crate) mod queues;
+pub(crate) mod runs;
+pub(crate) mod schedules;
+pub(crate) mod session;
+pub(crate) mod signals;
+pub(crate) mod start;
+pub(crate) mod stats;
+pub(crate) mod steer;
+pub(crate) mod step_keys;
+pub(crate) mod steps;
+pub(crate) mod workers;
+pub(crate) mod workflows;

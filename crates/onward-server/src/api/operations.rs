@@ -1,0 +1,208 @@
+//! `/operations`: changes of many runs, each a run of its own, so that it outlives the server.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use onward::limits::PAGE_ROWS_MAX;
+use onward::{Code, Filter, Query, Run, RunId, RunState, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::workflows::each_run;
+use crate::answer::{self, Answer, Page};
+use crate::app::App;
+use crate::guard::Detail;
+use crate::limits::{OPERATION_IDS_MAX, OPERATION_MATCH_MAX};
+use crate::operation::{Action, Chosen, OPERATION, Operation, QUEUE, Totals, progress};
+use crate::options::{Caller, Role};
+use crate::problem::Problem;
+use crate::request::{At, Body, Params, idempotency_key, run_id};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewOperation {
+    action: Action,
+    #[serde(default)]
+    filter: Option<Chosen>,
+    #[serde(default)]
+    ids: Vec<RunId>,
+    reason: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct Begun {
+    operation: Shown,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    id: RunId,
+    action: Action,
+    filter: Chosen,
+    ids: Vec<RunId>,
+    state: &'static str,
+    #[serde(flatten)]
+    totals: Totals,
+    created_at: Timestamp,
+    finished_at: Option<Timestamp>,
+    by: String,
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Matched {
+    matched: u64,
+    /// Whether there are more than were counted.
+    more: bool,
+}
+
+pub(crate) async fn begin(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Body(new): Body<NewOperation>,
+) -> Answer {
+    let mut operation = checked(&new, &caller)?;
+    if new.dry_run {
+        return matched(&app, &operation).await;
+    }
+    // Runs that are started from here on are not meant.
+    let now = app.now();
+    let before = operation.filter.created_before.map_or(now, |before| before.min(now));
+    operation.filter.created_before = Some(before).filter(|_| operation.ids.is_empty());
+    let mut start = app.onward.start(OPERATION, &operation).queue(QUEUE).fingerprint(&(
+        operation.action,
+        &new.filter,
+        &operation.ids,
+    ));
+    if let Some(key) = idempotency_key(&headers)? {
+        start = start.key(key);
+    }
+    let handle = start.caller(format!("http {}", caller.who)).await?;
+    let run = handle.status().await?;
+    let detail = Detail(format!("{:?} as run {}", operation.action, run.id));
+    let operation = shown(&app, run).await?;
+    let mut response = answer::with(StatusCode::ACCEPTED, &Begun { operation })?;
+    response.extensions_mut().insert(detail);
+    Ok(response)
+}
+
+fn checked(new: &NewOperation, caller: &Caller) -> Result<Operation, Problem> {
+    if !new.action.is_known() {
+        let text = format!("{:?} of many runs is not a part of this build", new.action);
+        return Err(Problem::unsupported(&text));
+    }
+    if new.action == Action::Delete && caller.role < Role::Admin {
+        return Err(Problem::new(Code::Forbidden, "to delete takes the role admin"));
+    }
+    // Without either, a typing error would mean every run there is.
+    if new.filter.is_some() != new.ids.is_empty() {
+        return Err(Problem::invalid("filter", "say which runs: a filter, or ids"));
+    }
+    let written = serde_json::to_string(&new.filter).unwrap_or_default();
+    if written.contains("\\u0000") {
+        return Err(Problem::new(Code::NulCharacter, "the filter holds a NUL character"));
+    }
+    if new.ids.len() > OPERATION_IDS_MAX {
+        let text = format!("more than {OPERATION_IDS_MAX} of them: say it with a filter");
+        return Err(Problem::invalid("ids", text));
+    }
+    Ok(Operation {
+        action: new.action,
+        filter: new.filter.clone().unwrap_or_default(),
+        ids: new.ids.clone(),
+        by: caller.who.clone(),
+        reason: new.reason.clone(),
+    })
+}
+
+async fn matched(app: &App, operation: &Operation) -> Answer {
+    if !operation.ids.is_empty() {
+        return answer::ok(&Matched { matched: operation.ids.len() as u64, more: false });
+    }
+    let (mut matched, mut seen) = (0, 0);
+    each_run(app, operation.filter.filter(), OPERATION_MATCH_MAX, |run| {
+        seen += 1;
+        matched += u64::from(run.workflow != OPERATION.name());
+    })
+    .await?;
+    answer::ok(&Matched { matched, more: seen >= OPERATION_MATCH_MAX })
+}
+
+pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
+    let workflow = Some(OPERATION.name().to_owned());
+    let filter = Filter { workflow, ..Filter::default() };
+    let query = Query { filter, before: params.cursor_of()?, limit: params.limit()? };
+    let page = app.onward.list(query).await?;
+    let last = page.runs.last().map(|run| run.id.to_string());
+    let mut items = Vec::with_capacity(page.runs.len());
+    // What somebody started under its name by another way is left out.
+    for run in page.runs.into_iter().filter(|run| is_operation(run)) {
+        items.push(shown(&app, run).await?);
+    }
+    answer::ok(&Page { items, next: last.filter(|_| page.more) })
+}
+
+pub(crate) async fn show(State(app): State<App>, At(id): At<String>) -> Answer {
+    let run = find(&app, &id).await?;
+    answer::ok(&shown(&app, run).await?)
+}
+
+pub(crate) async fn abort(State(app): State<App>, At(id): At<String>) -> Answer {
+    let run = find(&app, &id).await?;
+    let handle = app.onward.run(run.id);
+    handle.cancel().await?;
+    answer::ok(&shown(&app, handle.status().await?).await?)
+}
+
+fn is_operation(run: &Run) -> bool {
+    run.workflow == OPERATION.name() && run.input.read::<Operation>().is_ok()
+}
+
+async fn find(app: &App, id: &str) -> Result<Run, Problem> {
+    let run = app.onward.run(run_id(id)?).status().await?;
+    if is_operation(&run) {
+        return Ok(run);
+    }
+    let text = format!("run {} is not a change of many runs", run.id);
+    Err(Problem::new(Code::RunNotFound, text).of_run(run.id))
+}
+
+async fn shown(app: &App, run: Run) -> Result<Shown, Problem> {
+    let operation: Operation = run.input.read()?;
+    let totals = match run.output.as_ref().and_then(|output| output.read().ok()) {
+        Some(totals) => totals,
+        None => so_far(app, run.id).await?,
+    };
+    let state = match run.state {
+        RunState::Completed => "done",
+        RunState::Cancelled => "aborted",
+        RunState::Failed => "failed",
+        RunState::Queued | RunState::Running | RunState::Waiting => "running",
+    };
+    Ok(Shown {
+        id: run.id,
+        action: operation.action,
+        filter: operation.filter,
+        ids: operation.ids,
+        state,
+        totals,
+        created_at: run.created_at,
+        finished_at: run.finished_at,
+        by: operation.by,
+        reason: operation.reason,
+    })
+}
+
+async fn so_far(app: &App, run: RunId) -> Result<Totals, Problem> {
+    let (mut after, mut totals) = (None, Totals::default());
+    loop {
+        let page = app.store().history(run, after, PAGE_ROWS_MAX).await?;
+        after = page.records.last().map(|record| record.seq);
+        totals = progress(&page.records).unwrap_or(totals);
+        if !page.more {
+            return Ok(totals);
+        }
+    }
+}

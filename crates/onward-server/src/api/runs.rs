@@ -1,0 +1,111 @@
+//! `/runs`: lists of runs, and one run.
+
+use axum::extract::State;
+use onward::{Query, Run, RunPage, RunState, Why, why};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::filter;
+use crate::answer::{self, Answer, Fields, Page};
+use crate::app::App;
+use crate::problem::Problem;
+use crate::request::{At, Params, run_id};
+
+pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
+    let (filter, limit) = (filter::of_params(&params)?, params.limit()?);
+    let page = app.onward.list(Query { filter, before: params.cursor_of()?, limit }).await?;
+    rows(&app, page).await
+}
+
+/// Runs that wait, with what they wait for.
+pub(crate) async fn waiting(State(app): State<App>, params: Params) -> Answer {
+    let mut query =
+        Query { before: params.cursor_of()?, limit: params.limit()?, ..Query::default() };
+    query.filter.states = vec![RunState::Waiting];
+    let page = app.onward.list(query).await?;
+    rows(&app, page).await
+}
+
+async fn rows(app: &App, page: RunPage) -> Answer {
+    let last = page.runs.last().map(|run| run.id.to_string());
+    let mut items = Vec::with_capacity(page.runs.len());
+    for run in &page.runs {
+        items.push(row(run, &sentence(&reason(app, run).await?))?);
+    }
+    answer::ok(&Page { items, next: last.filter(|_| page.more) })
+}
+
+/// Why a run is not running, by counts that are at most a second old.
+pub(crate) async fn reason(app: &App, run: &Run) -> Result<Why, Problem> {
+    let stats = app.stats().await?;
+    Ok(why(run, &stats.workers, app.now()))
+}
+
+/// A run as a row: without its payloads, and with the sentence that says why it does not run.
+pub(crate) fn row(run: &Run, why: &Option<String>) -> Result<Fields, Problem> {
+    let mut fields = answer::fields(run)?;
+    for payload in ["input", "output"] {
+        fields.remove(payload);
+    }
+    if let Some(failure) = &run.failure {
+        #[derive(Serialize)]
+        struct Short<'a> {
+            code: &'a str,
+            message: &'a str,
+            retryable: bool,
+        }
+        let (code, message) = (failure.code.as_str(), failure.message.as_str());
+        let short = Short { code, message, retryable: failure.retryable };
+        fields.insert("failure".to_owned(), answer::raw(&short)?);
+    }
+    fields.insert("why".to_owned(), answer::raw(why)?);
+    Ok(fields)
+}
+
+/// A sentence about a run that neither runs nor has ended.
+pub(crate) fn sentence(why: &Why) -> Option<String> {
+    match why {
+        Why::Ended { .. } | Why::Running { .. } => None,
+        other => Some(other.to_string()),
+    }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    run: Box<RawValue>,
+    why: Option<WhyShown>,
+    duplicates: onward::Duplicates,
+}
+
+#[derive(Serialize)]
+struct WhyShown {
+    code: String,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<onward::Timestamp>,
+}
+
+pub(crate) async fn show(State(app): State<App>, At(id): At<String>) -> Answer {
+    let handle = app.onward.run(run_id(&id)?);
+    let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
+    let why = shown_why(&reason(&app, &run).await?)?;
+    answer::ok(&Shown { run: shown(&app, run)?, why, duplicates })
+}
+
+/// A run with its payloads as they may be shown.
+pub(crate) fn shown(app: &App, run: Run) -> Result<Box<RawValue>, Problem> {
+    answer::raw(&app.options.shown_run(run))
+}
+
+fn shown_why(why: &Why) -> Result<Option<WhyShown>, Problem> {
+    if matches!(why, Why::Ended { .. }) {
+        return Ok(None);
+    }
+    let fields = answer::fields(why)?;
+    let code = fields.get("reason").map(|reason| reason.get().trim_matches('"').to_owned());
+    let until = match why {
+        Why::Until { at, .. } => Some(*at),
+        _ => None,
+    };
+    Ok(Some(WhyShown { code: code.unwrap_or_default(), text: why.to_string(), until }))
+}

@@ -1,0 +1,165 @@
+//! `/schedules`: what starts runs by the clock.
+
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use onward::{CatchUp, Json, Overlap, Schedule, ScheduleHandle, ScheduleSpec, Timestamp, Workflow};
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{self, Answer, Fields, Page};
+use crate::app::App;
+use crate::limits::BACKFILL_MAX;
+use crate::operation::check_workflow;
+use crate::problem::Problem;
+use crate::request::{At, Body, Params};
+
+/// Times that are shown ahead.
+const NEXT_SHOWN: usize = 5;
+
+pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
+    let page = app.onward.schedules(params.cursor()).await?;
+    let last = page.schedules.last().map(|schedule| schedule.name.clone());
+    let mut items = Vec::with_capacity(page.schedules.len());
+    for schedule in page.schedules {
+        items.push(shown(&app, schedule).await?);
+    }
+    answer::ok(&Page { items, next: last.filter(|_| page.more) })
+}
+
+/// A schedule with its next times. One whose times cannot be computed is shown without.
+async fn shown(app: &App, schedule: Schedule) -> Result<Fields, Problem> {
+    let next = app.onward.schedule(schedule.name.as_str()).next(NEXT_SHOWN).await;
+    let schedule = app.options.shown_schedule(schedule);
+    let mut fields = answer::fields(&schedule)?;
+    fields.insert("next".to_owned(), answer::raw(&next.unwrap_or_default())?);
+    fields.insert("text".to_owned(), answer::raw(&schedule.spec.to_string())?);
+    Ok(fields)
+}
+
+async fn answered(app: &App, schedule: Schedule) -> Answer {
+    answer::ok(&shown(app, schedule).await?)
+}
+
+fn handle(app: &App, name: String) -> ScheduleHandle {
+    app.onward.schedule(name)
+}
+
+pub(crate) async fn show(State(app): State<App>, At(name): At<String>) -> Answer {
+    let schedule = handle(&app, name).status().await?;
+    answered(&app, schedule).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSchedule {
+    workflow: String,
+    spec: ScheduleSpec,
+    #[serde(default = "null")]
+    input: Json,
+    queue: Option<String>,
+    #[serde(default)]
+    priority: i32,
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    #[serde(default)]
+    overlap: Overlap,
+    #[serde(default)]
+    catch_up: CatchUp,
+}
+
+fn null() -> Json {
+    Json::stored("null")
+}
+
+pub(crate) async fn put(
+    State(app): State<App>,
+    At(name): At<String>,
+    Body(new): Body<NewSchedule>,
+) -> Answer {
+    check_workflow(&new.workflow)?;
+    let handle = handle(&app, name);
+    let mut setup = match new.spec {
+        ScheduleSpec::Cron { cron, time_zone } => handle.cron(cron).time_zone(time_zone),
+        ScheduleSpec::Every { every_ms, anchor } => {
+            let every = u64::try_from(every_ms).unwrap_or(0);
+            handle.every(Duration::from_millis(every)).anchor(anchor)
+        }
+    };
+    setup = setup.overlap(new.overlap).catch_up(new.catch_up).priority(new.priority);
+    if let Some(queue) = new.queue {
+        setup = setup.queue(queue);
+    }
+    if let Some(ms) = new.timeout_ms {
+        setup = setup.timeout(Duration::from_millis(ms));
+    }
+    for (tag, value) in new.tags {
+        setup = setup.tag(tag, value);
+    }
+    let workflow = Workflow::<Json, Json>::of_name(new.workflow);
+    let stored = setup.start(workflow, &new.input).await?;
+    answered(&app, stored).await
+}
+
+#[derive(Serialize)]
+struct Removed {
+    removed: bool,
+}
+
+pub(crate) async fn remove(State(app): State<App>, At(name): At<String>) -> Answer {
+    let removed = handle(&app, name).remove().await?;
+    answer::ok(&Removed { removed })
+}
+
+pub(crate) async fn pause(State(app): State<App>, At(name): At<String>) -> Answer {
+    let paused = handle(&app, name).pause().await?;
+    answered(&app, paused).await
+}
+
+pub(crate) async fn resume(State(app): State<App>, At(name): At<String>) -> Answer {
+    let resumed = handle(&app, name).resume().await?;
+    answered(&app, resumed).await
+}
+
+pub(crate) async fn trigger(State(app): State<App>, At(name): At<String>) -> Answer {
+    answer::ok(&handle(&app, name).trigger().await?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewBackfill {
+    from: i64,
+    before: i64,
+}
+
+#[derive(Serialize)]
+struct Backfilled {
+    started: u64,
+    existing: u64,
+    refused: u64,
+    /// Whether the time was over before the last of them. Sent again, it goes on.
+    more: bool,
+}
+
+pub(crate) async fn backfill(
+    State(app): State<App>,
+    At(name): At<String>,
+    Body(new): Body<NewBackfill>,
+) -> Answer {
+    let (from, before) = (Timestamp::from_millis(new.from), Timestamp::from_millis(new.before));
+    let so_far = Arc::new(Mutex::new((0, 0, 0)));
+    let told = Arc::clone(&so_far);
+    let counts = |done: onward::Backfilled| (done.started, done.existing, done.refused);
+    let filling = handle(&app, name).backfill(from, before).on_progress(move |done| {
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = counts(done);
+    });
+    let ((started, existing, refused), more) =
+        match tokio::time::timeout(BACKFILL_MAX, filling.into_future()).await {
+            Ok(done) => (counts(done?), false),
+            Err(_) => (*so_far.lock().unwrap_or_else(PoisonError::into_inner), true),
+        };
+    answer::ok(&Backfilled { started, existing, refused, more })
+}

@@ -1,0 +1,87 @@
+//! `/runs/{id}/signals` and `/callbacks`: messages to runs.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use onward::{Code, Json, RunId};
+use serde::{Deserialize, Serialize};
+
+use super::start::REPLAYED;
+use super::steer::as_it_stands;
+use crate::answer::{self, Answer};
+use crate::app::App;
+use crate::guard::Detail;
+use crate::problem::Problem;
+use crate::request::{At, Body, idempotency_key, run_id};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSignal {
+    name: String,
+    #[serde(default = "null")]
+    value: Json,
+    key: Option<String>,
+}
+
+fn null() -> Json {
+    Json::stored("null")
+}
+
+#[derive(Serialize)]
+struct Signalled {
+    delivered: &'static str,
+}
+
+pub(crate) async fn send(
+    State(app): State<App>,
+    At(id): At<String>,
+    headers: HeaderMap,
+    Body(new): Body<NewSignal>,
+) -> Answer {
+    let key = match (idempotency_key(&headers)?, new.key) {
+        (Some(header), Some(body)) if header != body => {
+            return Err(Problem::invalid("key", "it differs from the Idempotency-Key"));
+        }
+        (header, body) => header.or(body),
+    };
+    let handle = app.onward.run(run_id(&id)?);
+    let mut signal = handle.signal(&new.name, &new.value);
+    if let Some(key) = &key {
+        signal = signal.key(key.as_str());
+    }
+    let sent = signal.sent().await;
+    let outcome = match (&sent, &key) {
+        (_, None) => "missing",
+        (Ok(sent), _) if sent.was_there => "replayed",
+        (Ok(_), _) => "first",
+        (Err(error), _) if error.code() == Code::KeyConflict => "mismatch",
+        (Err(_), _) => "refused",
+    };
+    app.counts.keyed(outcome);
+    let again = sent?.was_there;
+    let delivered = if again { "again" } else { "new" };
+    let mut response = answer::with(StatusCode::ACCEPTED, &Signalled { delivered })?;
+    if again {
+        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+    }
+    response.extensions_mut().insert(Detail(format!("signal {:?}", new.name)));
+    Ok(response)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallbackAnswer {
+    /// A secret, which is why it is not in the path.
+    token: String,
+    #[serde(default = "null")]
+    value: Json,
+}
+
+pub(crate) async fn callback(State(app): State<App>, Body(answer): Body<CallbackAnswer>) -> Answer {
+    app.onward.resolve(&answer.token, &answer.value).await?;
+    // A token begins with the id of its run.
+    let run: Option<RunId> = answer.token.split('.').next().and_then(|id| id.parse().ok());
+    let run = run.ok_or_else(|| Problem::new(Code::CallbackUnknown, "it names no run"))?;
+    let mut response = as_it_stands(&app, &app.onward.run(run)).await?;
+    response.extensions_mut().insert(Detail(format!("run {run}")));
+    Ok(response)
+}

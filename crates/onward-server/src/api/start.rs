@@ -1,0 +1,193 @@
+//! `/workflows/{workflow}/runs`: starting a run, once for its `Idempotency-Key`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use onward::store::StartedHow;
+use onward::{Code, Json, OnConflict, Run, RunHandle, Start, Timestamp, Workflow};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::runs;
+use crate::answer::{self, Answer};
+use crate::app::App;
+use crate::endpoint::API;
+use crate::guard::{Detail, Peer};
+use crate::limits::WAIT_MAX;
+use crate::operation::check_workflow;
+use crate::options::Caller;
+use crate::problem::Problem;
+use crate::request::{At, Body, Mount, Params, idempotency_key};
+
+/// The header of an answer that was given before.
+pub(crate) const REPLAYED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+
+/// When a caller asks again for the result of a run that is at work.
+const IN_FLIGHT_MS: u64 = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewRun {
+    #[serde(default = "null")]
+    input: Json,
+    queue: Option<String>,
+    #[serde(default)]
+    priority: i32,
+    delay_ms: Option<u64>,
+    at: Option<i64>,
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    #[serde(default)]
+    on_conflict: OnConflict,
+    key_ttl_ms: Option<u64>,
+}
+
+fn null() -> Json {
+    Json::stored("null")
+}
+
+#[derive(Serialize)]
+struct Started {
+    run: Box<RawValue>,
+    replayed: bool,
+}
+
+pub(crate) async fn start(
+    State(app): State<App>,
+    At(workflow): At<String>,
+    head: Head,
+    Body(new): Body<NewRun>,
+) -> Answer {
+    check_workflow(&workflow)?;
+    let Head { caller, mount, key, wait } = head;
+    let started = start_of(&app, workflow, new, key.as_deref())?.caller(caller).started().await;
+    app.counts.keyed(outcome(key.is_some(), &started, wait));
+    let (handle, how) = started?;
+    let replayed = how == StartedHow::Existing;
+    let mut run = handle.status().await?;
+    let mut status = match how {
+        StartedHow::Existing | StartedHow::Retried => StatusCode::OK,
+        _ => StatusCode::CREATED,
+    };
+    if let Some(wait) = wait {
+        if replayed && !run.state.is_final() {
+            let text = format!("run {} has this key and has not ended", run.id);
+            let problem = Problem::new(Code::RunInFlight, text);
+            return Err(problem.of_run(run.id).retry_after_ms(IN_FLIGHT_MS));
+        }
+        run = ended(&handle, run, wait).await?;
+        status = if run.state.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    }
+    answered(&app, run, status, replayed, &mount)
+}
+
+/// What the head of a start says.
+pub(crate) struct Head {
+    /// Who starts it, for the audit of duplicates.
+    caller: String,
+    mount: Mount,
+    key: Option<String>,
+    wait: Option<Duration>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Head {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let mount = Mount::from_request_parts(parts, state).await?;
+        let params = Params::from_request_parts(parts, state).await?;
+        let who = parts.extensions.get::<Caller>().map_or("anyone", |caller| caller.who.as_str());
+        let caller = match parts.extensions.get::<Peer>() {
+            Some(from) => format!("http {who} {from}"),
+            None => format!("http {who}"),
+        };
+        Ok(Self { caller, mount, key: idempotency_key(&parts.headers)?, wait: wait(&params)? })
+    }
+}
+
+fn answered(app: &App, run: Run, status: StatusCode, replayed: bool, mount: &Mount) -> Answer {
+    let place = format!("{}{API}/runs/{}", mount.0, run.id);
+    let detail = Detail(format!("run {}", run.id));
+    let mut response = answer::with(status, &Started { run: runs::shown(app, run)?, replayed })?;
+    if let Ok(place) = HeaderValue::try_from(place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    if replayed {
+        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+    }
+    response.extensions_mut().insert(detail);
+    Ok(response)
+}
+
+fn wait(params: &Params) -> Result<Option<Duration>, Problem> {
+    let wait = params.millis("wait_ms")?.map(Duration::from_millis);
+    match wait.filter(|wait| *wait > WAIT_MAX) {
+        Some(_) => {
+            let most = WAIT_MAX.as_millis();
+            Err(Problem::invalid("wait_ms", format!("it is more than {most}")))
+        }
+        None => Ok(wait),
+    }
+}
+
+/// The run at its end, or as it stands when the time is over.
+async fn ended(handle: &RunHandle<Json>, run: Run, wait: Duration) -> Result<Run, Problem> {
+    match tokio::time::timeout(wait, handle.ended()).await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => Ok(handle.status().await.unwrap_or(run)),
+    }
+}
+
+fn start_of(
+    app: &App,
+    workflow: String,
+    new: NewRun,
+    key: Option<&str>,
+) -> Result<Start<Json>, Problem> {
+    let workflow = Workflow::<Json, Json>::of_name(workflow);
+    let mut start = app.onward.start(workflow, &new.input);
+    start = start.priority(new.priority).on_conflict(new.on_conflict);
+    if let Some(queue) = new.queue {
+        start = start.queue(queue);
+    }
+    start = match (new.delay_ms, new.at) {
+        (Some(_), Some(_)) => return Err(Problem::invalid("at", "it goes without delay_ms")),
+        (Some(ms), None) => start.delay(Duration::from_millis(ms)),
+        (None, Some(at)) => start.at(Timestamp::from_millis(at)),
+        (None, None) => start,
+    };
+    if let Some(ms) = new.timeout_ms {
+        start = start.timeout(Duration::from_millis(ms));
+    }
+    for (name, value) in new.tags {
+        start = start.tag(name, value);
+    }
+    if let Some(ms) = new.key_ttl_ms {
+        start = start.key_ttl(Duration::from_millis(ms));
+    }
+    if let Some(key) = key {
+        start = start.key(key);
+    }
+    Ok(start)
+}
+
+/// What came of the key, as the metrics name it.
+fn outcome(
+    keyed: bool,
+    started: &Result<(RunHandle<Json>, StartedHow), onward::Error>,
+    wait: Option<Duration>,
+) -> &'static str {
+    match started {
+        _ if !keyed => "missing",
+        Ok((_, StartedHow::Existing)) if wait.is_some() => "in_flight",
+        Ok((_, StartedHow::Existing)) => "replayed",
+        Ok(_) => "first",
+        Err(error) if error.code() == Code::KeyConflict => "mismatch",
+        Err(_) => "refused",
+    }
+}

@@ -1,0 +1,47 @@
+//! `/stats`: counts of runs, the workers, and the last hour by the minute.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use onward::store::Minute;
+use onward::{RunState, Timestamp, WorkerInfo};
+use serde::Serialize;
+
+use crate::answer::{self, Answer};
+use crate::app::App;
+
+/// The series goes back an hour.
+const SERIES_MINUTES: i64 = 60;
+
+const MINUTE_MS: i64 = 60_000;
+
+#[derive(Serialize)]
+struct Stats<'a> {
+    runs: &'a BTreeMap<RunState, u64>,
+    queued: &'a BTreeMap<String, u64>,
+    workers: &'a [WorkerInfo],
+    /// `None` where the store cannot tell.
+    series: Option<Vec<Minute>>,
+}
+
+/// The minute of this number, in which nothing may have happened.
+fn of_number(found: &[Minute], number: i64) -> Minute {
+    let at = number * MINUTE_MS;
+    let there = found.iter().find(|minute| minute.at == at).copied();
+    there.unwrap_or(Minute { at, ..Minute::default() })
+}
+
+pub(crate) async fn show(State(app): State<App>) -> Answer {
+    let stats = app.stats().await?;
+    let series = match app.store().looks() {
+        Some(looks) => {
+            let last = app.now().as_millis() / MINUTE_MS;
+            let first = last - SERIES_MINUTES + 1;
+            let found = looks.minutes(Timestamp::from_millis(first * MINUTE_MS)).await?;
+            Some((first..=last).map(|number| of_number(&found, number)).collect())
+        }
+        None => None,
+    };
+    let (runs, queued, workers) = (&stats.runs, &stats.queued, stats.workers.as_slice());
+    answer::ok(&Stats { runs, queued, workers, series })
+}

@@ -1,0 +1,11 @@
+//! `/workers`: who serves the store.
+
+use axum::extract::State;
+
+use crate::answer::{self, Answer, Page};
+use crate::app::App;
+
+pub(crate) async fn list(State(app): State<App>) -> Answer {
+    let workers = app.stats().await?.workers.clone();
+    answer::ok(&Page { items: workers, next: None })
+}

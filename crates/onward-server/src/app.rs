@@ -1,0 +1,100 @@
+//! What the handlers share.
+//!
+//! Owns: the client, the options, and the counts that are shown for a second before they are counted
+//! again. Never a fact about a run.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use onward::store::Store;
+use onward::{Onward, Stats, Timestamp};
+use tokio::sync::{Mutex, watch};
+
+use crate::guard::rate::Rates;
+use crate::limits::{STATS_KEPT, WRONG_TOKENS_BURST, WRONG_TOKENS_PER_SECOND};
+use crate::metrics::Counts;
+use crate::options::Options;
+use crate::problem::Problem;
+use crate::stream::Changes;
+
+/// What the clones share.
+pub(crate) struct Inner {
+    pub(crate) onward: Onward,
+    pub(crate) options: Options,
+    pub(crate) rates: Rates,
+    pub(crate) wrong_tokens: Rates,
+    pub(crate) counts: Counts,
+    pub(crate) changes: Changes,
+    /// Says when the server is asked to stop.
+    pub(crate) closing: watch::Receiver<bool>,
+    stats: Mutex<Option<(Instant, Arc<Stats>)>>,
+}
+
+/// The server, as its handlers see it.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Inner>);
+
+impl App {
+    pub(crate) fn new(onward: Onward, options: Options, closing: watch::Receiver<bool>) -> Self {
+        let rates = Rates::new(options.rate_burst, options.rate_per_second);
+        Self(Arc::new(Inner {
+            onward,
+            options,
+            rates,
+            wrong_tokens: Rates::new(WRONG_TOKENS_BURST, WRONG_TOKENS_PER_SECOND),
+            counts: Counts::default(),
+            changes: Changes::new(),
+            closing,
+            stats: Mutex::default(),
+        }))
+    }
+
+    /// Resolves when the server is asked to stop; never in a router that is mounted elsewhere.
+    pub(crate) async fn closed(&self) {
+        let mut closing = self.closing.clone();
+        if closing.wait_for(|closing| *closing).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        self.onward.store().as_ref()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.store().clock().now()
+    }
+
+    /// Counts of runs, and the workers, at most a second old. Whoever comes while they are counted
+    /// waits for that count.
+    pub(crate) async fn stats(&self) -> Result<Arc<Stats>, Problem> {
+        let mut known = self.stats.lock().await;
+        if let Some((at, stats)) = &*known
+            && at.elapsed() < STATS_KEPT
+        {
+            return Ok(Arc::clone(stats));
+        }
+        let stats = Arc::new(self.onward.stats().await?);
+        *known = Some((Instant::now(), Arc::clone(&stats)));
+        Ok(stats)
+    }
+
+    /// Which store it is.
+    pub(crate) fn store_kind(&self) -> &'static str {
+        let name = format!("{:?}", self.store());
+        match name {
+            _ if self.store().sqlite_file().is_some() => "sqlite",
+            name if name.starts_with("Postgres") => "postgres",
+            name if name.starts_with("Memory") => "memory",
+            _ => "other",
+        }
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}

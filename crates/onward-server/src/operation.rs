@@ -1,0 +1,225 @@
+//! A change of many runs, as a run of its own.
+//!
+//! Owns: the workflow that goes through the runs of a filter, page by page. Each page is chosen in
+//! one step and changed in the next, so a crash between two runs changes none of them twice and loses
+//! none of the count. Never touches a run of its own kind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use onward::{
+    Code, Ctx, Failure, Filter, Onward, Query, Retry, RunId, RunState, Timestamp, Worker, Workflow,
+};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::endpoint::API;
+use crate::limits::{OPERATION_PAGE, OPERATION_PAGES_MAX};
+use crate::problem::Problem;
+
+/// The workflow.
+pub(crate) const OPERATION: Workflow<Operation, Totals> = Workflow::named("onward-operation");
+
+/// The queue that servers serve.
+pub(crate) const QUEUE: &str = "onward-operations";
+
+/// Runs that are changed at the same moment: their writes share a commit.
+const AT_ONCE: usize = 16;
+
+const CHOOSE: &str = "choose";
+const CHANGE: &str = "change";
+
+/// Refuses what would start such a run by another way than the one that checks roles.
+pub(crate) fn check_workflow(workflow: &str) -> Result<(), Problem> {
+    if workflow == OPERATION.name() {
+        let text = format!("{workflow} is started by POST {API}/operations only");
+        return Err(Problem::new(Code::Forbidden, text));
+    }
+    Ok(())
+}
+
+/// What is done to each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Action {
+    Cancel,
+    Retry,
+    Pause,
+    Resume,
+    Delete,
+}
+
+/// Which runs are meant.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Chosen {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) state: Vec<RunState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workflow: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) tags: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) created_from: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) created_before: Option<Timestamp>,
+}
+
+impl Chosen {
+    pub(crate) fn filter(&self) -> Filter {
+        let it = self.clone();
+        Filter {
+            workflow: it.workflow,
+            states: it.state,
+            queue: it.queue,
+            key: it.key,
+            tags: it.tags,
+            created_from: it.created_from,
+            created_before: it.created_before,
+        }
+    }
+}
+
+/// The input of the run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Operation {
+    pub(crate) action: Action,
+    pub(crate) filter: Chosen,
+    /// Those that were named, instead of a filter.
+    pub(crate) ids: Vec<RunId>,
+    pub(crate) by: String,
+    pub(crate) reason: Option<String>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    pub(crate) matched: u64,
+    pub(crate) done: u64,
+    pub(crate) skipped: u64,
+    pub(crate) failed: u64,
+    /// Whether there were more runs than it goes through.
+    #[serde(default)]
+    pub(crate) cut: bool,
+}
+
+/// A page of runs to change.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Page {
+    runs: Vec<RunId>,
+    /// Where the next one begins, if there is one.
+    next: Option<RunId>,
+}
+
+/// Starts the worker that executes these runs.
+pub(crate) async fn worker(onward: &Onward) -> Result<Worker, onward::Error> {
+    let client = onward.clone();
+    let function = move |ctx, operation| operate(client.clone(), ctx, operation);
+    onward.worker().queues([QUEUE]).serve(OPERATION, function).start().await
+}
+
+async fn operate(onward: Onward, ctx: Ctx, operation: Operation) -> Result<Totals, Failure> {
+    let retry = || Retry::exponential(Duration::from_millis(500)).tries(20);
+    let (mut totals, mut before) = (Totals::default(), None);
+    for _ in 0..OPERATION_PAGES_MAX {
+        let page = ctx
+            .step(CHOOSE, async |_| choose(&onward, &operation, before, totals.matched).await)
+            .retry(retry())
+            .await?;
+        let so_far = totals;
+        totals = ctx
+            .step(CHANGE, async |_| change(&onward, &operation, &page.runs, so_far).await)
+            .retry(retry())
+            .await?;
+        before = page.next;
+        if before.is_none() {
+            return Ok(totals);
+        }
+    }
+    Ok(Totals { cut: true, ..totals })
+}
+
+/// The next runs to change.
+async fn choose(
+    onward: &Onward,
+    operation: &Operation,
+    before: Option<RunId>,
+    matched: u64,
+) -> Result<Page, Failure> {
+    if !operation.ids.is_empty() {
+        let passed = usize::try_from(matched).unwrap_or(usize::MAX).min(operation.ids.len());
+        let rest = &operation.ids[passed..];
+        let runs = rest[..rest.len().min(OPERATION_PAGE)].to_vec();
+        let next = rest.get(OPERATION_PAGE).copied();
+        return Ok(Page { runs, next });
+    }
+    let query = Query { filter: operation.filter.filter(), before, limit: OPERATION_PAGE };
+    let page = onward.list(query).await?;
+    let next = page.runs.last().map(|run| run.id).filter(|_| page.more);
+    let others = page.runs.iter().filter(|run| run.workflow != OPERATION.name());
+    Ok(Page { runs: others.map(|run| run.id).collect(), next })
+}
+
+/// Changes these runs, and adds them to the count.
+async fn change(
+    onward: &Onward,
+    operation: &Operation,
+    runs: &[RunId],
+    mut totals: Totals,
+) -> Result<Totals, Failure> {
+    totals.matched += runs.len() as u64;
+    for some in runs.chunks(AT_ONCE) {
+        let mut changes = JoinSet::new();
+        for run in some.iter().copied() {
+            let (onward, action) = (onward.clone(), operation.action);
+            changes.spawn(async move { action.apply(&onward, run).await });
+        }
+        while let Some(changed) = changes.join_next().await {
+            match changed? {
+                Ok(()) => totals.done += 1,
+                Err(error) if error.is_retryable() => return Err(error.into()),
+                Err(error) => match error.code() {
+                    Code::RunFinished
+                    | Code::RunNotEnded
+                    | Code::RunNotFailed
+                    | Code::RunNotFound => totals.skipped += 1,
+                    _ => totals.failed += 1,
+                },
+            }
+        }
+    }
+    Ok(totals)
+}
+
+impl Action {
+    /// Whether this build can do it.
+    pub(crate) fn is_known(self) -> bool {
+        matches!(self, Action::Cancel | Action::Retry | Action::Delete)
+    }
+
+    async fn apply(self, onward: &Onward, run: RunId) -> Result<(), onward::Error> {
+        let handle = onward.run(run);
+        match self {
+            Action::Cancel => handle.cancel().await,
+            Action::Retry => handle.retry().await,
+            // Refused before it is started.
+            Action::Pause | Action::Resume => Ok(()),
+            Action::Delete => handle.delete().await.map(drop),
+        }
+    }
+}
+
+/// What the records of such a run say about how far it is.
+pub(crate) fn progress(records: &[onward::Record]) -> Option<Totals> {
+    let of_change = |record: &&onward::Record| {
+        record.step == CHANGE || record.step.starts_with(&format!("{CHANGE}#"))
+    };
+    records.iter().rev().filter(of_change).find_map(|record| match &record.entry {
+        onward::Entry::Done(json) => json.read().ok(),
+        _ => None,
+    })
+}

@@ -1,0 +1,179 @@
+//! A server of its own, as `onward serve` starts it.
+//!
+//! Owns: the listener, the refusal to be open to everybody, and the end. Never decides who may do
+//! what; the options do.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+
+use onward::{Onward, Worker};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::app::App;
+use crate::limits::DRAIN_MAX;
+use crate::options::Options;
+use crate::{operation, routes};
+
+/// How a server is started.
+///
+/// ```
+/// use onward_server::{Access, Options, Role, ServeOptions};
+///
+/// let options = ServeOptions::new(Options::new(Access::Open(Role::Operate)));
+/// assert_eq!(options.listen.to_string(), "127.0.0.1:7171");
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where it listens: the machine itself only, on port 7171, unless set.
+    pub listen: SocketAddr,
+    /// Whether it may be open to everybody who reaches its address.
+    pub insecure: bool,
+    /// What it shows to whom.
+    pub options: Options,
+}
+
+impl ServeOptions {
+    /// On this machine only, with these options.
+    pub fn new(options: Options) -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7171)), insecure: false, options }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// It would be open to everybody who reaches this address.
+    Open(SocketAddr),
+    /// The address cannot be listened on, or the listener broke.
+    Io(SocketAddr, io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Open(address) => write!(
+                f,
+                "{address} is reached from other machines, and nobody would have to say who they \
+                 are. Give it tokens, listen on 127.0.0.1, or say that it is meant to be insecure"
+            ),
+            ServeError::Io(address, error) => write!(f, "cannot listen on {address}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ServeError::Io(_, error) => Some(error),
+            ServeError::Open(_) => None,
+        }
+    }
+}
+
+/// A server that listens, and does not answer yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    onward: Onward,
+    options: Options,
+}
+
+/// Listens, so that the address is known before anything is answered.
+///
+/// ```
+/// # use onward::Onward;
+/// # use onward_server::{Access, Options, Role, ServeOptions};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let onward = Onward::open("memory:").await?;
+/// let mut options = ServeOptions::new(Options::new(Access::Open(Role::Operate)));
+/// options.listen.set_port(0); // any that is free
+/// let bound = onward_server::bind(onward, options).await?;
+/// println!("http://{}", bound.address());
+/// bound.serve(async { /* until this ends */ }).await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`ServeError::Open`] for an address that others reach, without tokens and not said to be
+/// insecure; [`ServeError::Io`] when it cannot be listened on.
+pub async fn bind(onward: Onward, options: ServeOptions) -> Result<Bound, ServeError> {
+    let ServeOptions { listen, insecure, options } = options;
+    if !listen.ip().is_loopback() && !options.asks() && !insecure {
+        return Err(ServeError::Open(listen));
+    }
+    let io = |error| ServeError::Io(listen, error);
+    let listener = TcpListener::bind(listen).await.map_err(io)?;
+    let address = listener.local_addr().map_err(io)?;
+    Ok(Bound { listener, address, onward, options })
+}
+
+/// Listens and answers until `end`, then lets what is under way finish.
+///
+/// # Errors
+/// As [`bind`].
+pub async fn serve(
+    onward: Onward,
+    options: ServeOptions,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    bind(onward, options).await?.serve(end).await
+}
+
+impl Bound {
+    /// The address, with the port that was taken.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `end`, then lets what is under way finish, for a while.
+    ///
+    /// # Errors
+    /// When the listener breaks.
+    pub async fn serve(
+        self,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let (close, closing) = watch::channel(false);
+        let worker = match self.options.read_only {
+            true => None,
+            false => begun(operation::worker(&self.onward).await),
+        };
+        let router = routes::of_app(App::new(self.onward, self.options, closing.clone()));
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let serving = axum::serve(self.listener, service).with_graceful_shutdown(async move {
+            end.await;
+            // Streams end at this, and /readyz says so.
+            close.send_replace(true);
+        });
+        let too_long = async move {
+            let mut closing = closing;
+            let _ = closing.wait_for(|closing| *closing).await;
+            tokio::time::sleep(DRAIN_MAX).await;
+        };
+        let served = tokio::select! {
+            served = async { serving.await } => {
+                served.map_err(|error| ServeError::Io(self.address, error))
+            }
+            () = too_long => {
+                tracing::warn!("requests were still under way after {DRAIN_MAX:?}");
+                Ok(())
+            }
+        };
+        if let Some(worker) = worker
+            && let Err(error) = worker.shutdown().await
+        {
+            tracing::warn!(%error, "changes of many runs go on elsewhere after a while");
+        }
+        served
+    }
+}
+
+/// A server shows a store that it cannot write, too; changes of many runs wait for another.
+fn begun(worker: Result<Worker, onward::Error>) -> Option<Worker> {
+    worker.inspect_err(|error| tracing::warn!(%error, "changes of many runs are not executed")).ok()
+}

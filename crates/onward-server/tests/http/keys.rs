@@ -1,0 +1,80 @@
+//! Keys of runs and of steps: look-ups, duplicates, conflicts, release.
+
+use onward::Failure;
+use serde_json::json;
+
+use crate::stage::{Asked, Stage};
+
+const RUNS: &str = "/api/v1/workflows/double/runs";
+
+#[tokio::test]
+async fn keys_are_found_by_prefix_in_pages() {
+    let stage = Stage::open().await;
+    for number in 1..=3 {
+        stage.keyed(RUNS, &format!("order:{number}"), json!({ "input": number })).await;
+    }
+    stage.keyed(RUNS, "bill-1", json!({ "input": 1 })).await;
+    let first = stage.get("/api/v1/keys?prefix=order&limit=2").await.json();
+    let next = first["next"].as_str().unwrap();
+    let rest = stage.get(&format!("/api/v1/keys?prefix=order&limit=2&cursor={next}")).await.json();
+    let all = first["items"].as_array().unwrap().iter().chain(rest["items"].as_array().unwrap());
+    let keys: Vec<_> = all.map(|key| key["key"].as_str().unwrap()).collect();
+    assert_eq!((keys, &rest["next"]), (vec!["order:1", "order:2", "order:3"], &json!(null)));
+    let none = stage.get("/api/v1/keys?workflow=other").await.json();
+    assert_eq!(none["items"], json!([]));
+    assert_eq!(stage.get("/api/v1/keys?cursor=x").await.status, 400);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn duplicates_and_conflicts_are_told() {
+    let stage = Stage::open().await;
+    for input in [1, 1, 1, 2, 3] {
+        stage.keyed(RUNS, "order/7", json!({ "input": input })).await;
+    }
+    stage.keyed(RUNS, "order-8", json!({ "input": 1 })).await;
+    let top = stage.get("/api/v1/keys/top").await.json();
+    assert_eq!(top["items"].as_array().unwrap().len(), 1);
+    let key = &top["items"][0];
+    assert_eq!(
+        (&key["key"], &key["duplicates"], &key["conflicts"]),
+        (&json!("order/7"), &json!(4), &json!(2))
+    );
+    let conflicts = stage.get("/api/v1/keys/conflicts?limit=1").await.json();
+    let next = conflicts["next"].as_str().unwrap();
+    let rest = stage.get(&format!("/api/v1/keys/conflicts?cursor={next}")).await.json();
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (1, &json!(null)));
+    let shown = stage.get("/api/v1/keys/double/order%2F7").await.json();
+    assert_eq!(
+        (&shown["run"]["key"], &shown["duplicates"]["count"]),
+        (&json!("order/7"), &json!(4))
+    );
+    let none = stage.get("/api/v1/keys/double/order-9").await;
+    assert_eq!((none.status, none.code().as_str()), (404, "key_not_found"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn step_keys_are_looked_at_and_released() {
+    let stage = Stage::open().await;
+    for key in ["mail", "mail-1", "mail-2", "note-1"] {
+        let work = stage.onward.once(key).run(async || Ok::<_, Failure>("sent".to_owned()));
+        work.await.unwrap();
+    }
+    let first = stage.get("/api/v1/step-keys?prefix=mail&limit=2").await.json();
+    let next = first["next"].as_str().unwrap();
+    let rest =
+        stage.get(&format!("/api/v1/step-keys?prefix=mail&limit=2&cursor={next}")).await.json();
+    let all = first["items"].as_array().unwrap().iter().chain(rest["items"].as_array().unwrap());
+    let keys: Vec<_> = all.map(|key| key["key"].as_str().unwrap()).collect();
+    assert_eq!((keys, &rest["next"]), (vec!["mail", "mail-1", "mail-2"], &json!(null)));
+    let shown = stage.get("/api/v1/step-keys/mail-1").await.json();
+    assert_eq!(shown["key"]["result"], "sent");
+    let released = stage.send("DELETE", "/api/v1/step-keys/mail-1", Asked::default()).await;
+    assert_eq!(released.json(), json!({ "released": true }));
+    let again = stage.send("DELETE", "/api/v1/step-keys/mail-1", Asked::default()).await;
+    assert_eq!(again.json(), json!({ "released": false }));
+    let free = stage.get("/api/v1/step-keys/mail-1").await;
+    assert_eq!((free.status, free.code().as_str()), (404, "key_not_found"));
+    stage.stop().await;
+}

@@ -1,0 +1,167 @@
+//! Changes of many runs, which are runs of their own.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::stage::{Asked, SOON, Stage};
+
+const RUNS: &str = "/api/v1/workflows/double/runs";
+const OPERATIONS: &str = "/api/v1/operations";
+
+/// Waits until the operation is not running any more.
+async fn ended(stage: &Stage, id: &Value) -> Value {
+    let (path, begun) = (format!("{OPERATIONS}/{}", id.as_str().unwrap()), Instant::now());
+    loop {
+        let operation = stage.get(&path).await.json();
+        if operation["state"] != "running" {
+            return operation;
+        }
+        assert!(begun.elapsed() < SOON, "{operation}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn every_run_of_a_filter_is_changed_and_counted() {
+    let stage = Stage::open().await;
+    for input in 0..250 {
+        stage.post(RUNS, json!({ "input": input, "queue": "bulk" })).await;
+    }
+    stage.post(RUNS, json!({ "input": 0 })).await;
+    let filter = json!({ "queue": "bulk", "state": ["queued"] });
+    let dry = json!({ "action": "cancel", "filter": filter, "dry_run": true });
+    let dry = stage.post(OPERATIONS, dry).await;
+    assert_eq!((dry.status, dry.json()), (200, json!({ "matched": 250, "more": false })));
+    let body = json!({ "action": "cancel", "filter": filter, "reason": "a mistake" });
+    let begun = stage.keyed(OPERATIONS, "bulk-1", body.clone()).await;
+    assert_eq!(begun.status, 202, "{begun:?}");
+    let id = begun.json()["operation"]["id"].clone();
+    let again = stage.keyed(OPERATIONS, "bulk-1", body).await;
+    assert_eq!(again.json()["operation"]["id"], id, "the same key is the same change");
+    let done = ended(&stage, &id).await;
+    assert_eq!(
+        (&done["state"], &done["done"], &done["matched"]),
+        (&json!("done"), &json!(250), &json!(250))
+    );
+    assert_eq!((&done["by"], &done["reason"]), (&json!("anyone"), &json!("a mistake")));
+    let left = stage.get("/api/v1/runs?state=queued").await.json();
+    assert_eq!(left["items"].as_array().unwrap().len(), 1, "the other queue is left alone");
+    let list = stage.get(OPERATIONS).await.json();
+    assert_eq!(list["items"][0]["id"], id);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn named_runs_are_changed_and_what_does_not_fit_is_skipped() {
+    let stage = Stage::open().await.working().await;
+    let mut ids = Vec::new();
+    for input in [json!("x"), json!(1)] {
+        let reply = stage.post(&format!("{RUNS}?wait_ms=20000"), json!({ "input": input })).await;
+        ids.push(reply.json()["run"]["id"].clone());
+    }
+    ids.push(json!("01890a5d-ac96-774b-bcce-b302099a8057"));
+    let begun = stage.post(OPERATIONS, json!({ "action": "retry", "ids": ids })).await;
+    let done = ended(&stage, &begun.json()["operation"]["id"]).await;
+    let counts = ["matched", "done", "skipped", "failed"].map(|name| done[name].as_u64().unwrap());
+    assert_eq!(counts, [3, 1, 2, 0], "{done}");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_of_nothing_in_particular_is_refused() {
+    let stage = Stage::open().await;
+    let bodies = [
+        json!({ "action": "cancel" }),
+        json!({ "action": "cancel", "filter": {}, "ids": ["01890a5d-ac96-774b-bcce-b302099a8057"] }),
+        json!({ "action": "cancel", "filter": { "stat": ["failed"] } }),
+        json!({ "action": "burn", "filter": {} }),
+    ];
+    for body in bodies {
+        let reply = stage.post(OPERATIONS, body.clone()).await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"), "{body}");
+    }
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"]["id"].clone();
+    let other = stage.get(&format!("{OPERATIONS}/{}", run.as_str().unwrap())).await;
+    assert_eq!((other.status, other.code().as_str()), (404, "run_not_found"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_operation_that_has_ended_cannot_be_aborted() {
+    let stage = Stage::open().await;
+    stage.post(RUNS, json!({ "input": 1 })).await;
+    let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    let done = ended(&stage, &begun["id"]).await;
+    assert_eq!(done["state"], "done");
+    let path = format!("{OPERATIONS}/{}/abort", begun["id"].as_str().unwrap());
+    let late = stage.send("POST", &path, Asked::default()).await;
+    assert_eq!((late.status, late.code().as_str()), (409, "run_finished"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_operation_waits_for_a_server_that_executes_it() {
+    let stage = Stage::mounted().await;
+    stage.post(RUNS, json!({ "input": 1 })).await;
+    let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    assert_eq!(begun["state"], "running");
+    let stage = stage.succeeded().await;
+    let done = ended(&stage, &begun["id"]).await;
+    assert_eq!((&done["state"], &done["done"]), (&json!("done"), &json!(1)));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_operation_is_aborted_where_nobody_executes_it() {
+    let stage = Stage::mounted().await;
+    let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    let path = format!("{OPERATIONS}/{}/abort", begun["id"].as_str().unwrap());
+    let aborted = stage.send("POST", &path, Asked::default()).await;
+    assert_eq!((aborted.status, &aborted.json()["state"]), (200, &json!("aborted")));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_operation_is_started_in_no_other_way() {
+    let stage = Stage::open().await;
+    let start =
+        stage.post("/api/v1/workflows/onward-operation/runs", json!({ "input": null })).await;
+    assert_eq!((start.status, start.code().as_str()), (403, "forbidden"));
+    let spec = json!({ "every": { "every_ms": 60_000, "anchor": 0 } });
+    let body = Some(json!({ "workflow": "onward-operation", "spec": spec }));
+    let schedule =
+        stage.send("PUT", "/api/v1/schedules/x", Asked { body, ..Asked::default() }).await;
+    assert_eq!((schedule.status, schedule.code().as_str()), (403, "forbidden"));
+    let foreign = onward::Workflow::<(), ()>::named("onward-operation");
+    let run = stage.onward.start(foreign, &()).await.unwrap().id();
+    assert_eq!(stage.get(OPERATIONS).await.json()["items"], json!([]));
+    assert_eq!(stage.get(&format!("{OPERATIONS}/{run}")).await.status, 404);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn only_an_admin_deletes_many() {
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    stage.as_bearer(&tokens[1]);
+    for input in 0..3 {
+        stage.post(RUNS, json!({ "input": input })).await;
+    }
+    let filter = json!({ "workflow": "double" });
+    let cancel = stage.post(OPERATIONS, json!({ "action": "cancel", "filter": filter })).await;
+    ended(&stage, &cancel.json()["operation"]["id"]).await;
+    stage.post(RUNS, json!({ "input": 3 })).await;
+    let body = json!({ "action": "delete", "filter": filter });
+    let refused = stage.post(OPERATIONS, body.clone()).await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"));
+    stage.as_bearer(&tokens[2]);
+    let begun = stage.post(OPERATIONS, body).await;
+    let done = ended(&stage, &begun.json()["operation"]["id"]).await;
+    assert_eq!((&done["done"], &done["skipped"]), (&json!(3), &json!(1)), "{done}");
+    let left = stage.get("/api/v1/runs?workflow=double").await.json();
+    assert_eq!(left["items"].as_array().unwrap().len(), 1);
+    stage.stop().await;
+}

@@ -1,0 +1,54 @@
+//! Schedules over HTTP.
+
+use serde_json::json;
+
+use crate::stage::{Asked, Stage};
+
+const NIGHTLY: &str = "/api/v1/schedules/nightly";
+
+#[tokio::test]
+async fn a_schedule_is_put_steered_and_removed() {
+    let stage = Stage::open().await;
+    let body = json!({
+        "workflow": "double",
+        "spec": { "cron": { "cron": "0 3 * * *", "time_zone": "Europe/Berlin" } },
+        "input": 1,
+        "catch_up": { "all": { "max": 7 } },
+    });
+    let put = stage.send("PUT", NIGHTLY, Asked { body: Some(body), ..Asked::default() }).await;
+    assert_eq!(put.status, 200, "{put:?}");
+    assert_eq!(put.json()["next"].as_array().unwrap().len(), 5);
+    let list = stage.get("/api/v1/schedules").await.json();
+    assert_eq!(list["items"][0]["name"], "nightly");
+    let paused = stage.post(&format!("{NIGHTLY}/pause"), json!({})).await.json();
+    assert!(paused["paused_at"].is_i64(), "{paused}");
+    let resumed = stage.post(&format!("{NIGHTLY}/resume"), json!({})).await.json();
+    assert!(resumed["paused_at"].is_null(), "{resumed}");
+    let triggered = stage.post(&format!("{NIGHTLY}/trigger"), json!({})).await.json();
+    assert_eq!(triggered["how"], "started");
+    let now = stage.get("/api/v1/meta").await.json()["now"].as_i64().unwrap();
+    let body = json!({ "from": now - 3 * 24 * 60 * 60 * 1000, "before": now });
+    let backfilled = stage.post(&format!("{NIGHTLY}/backfill"), body).await.json();
+    assert_eq!(backfilled["started"], 3);
+    let removed = stage.send("DELETE", NIGHTLY, Asked::default()).await;
+    assert_eq!(removed.json(), json!({ "removed": true }));
+    let gone = stage.get(NIGHTLY).await;
+    assert_eq!((gone.status, gone.code().as_str()), (404, "schedule_not_found"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_schedule_that_never_comes_is_refused() {
+    let stage = Stage::open().await;
+    let specs = [
+        json!({ "cron": { "cron": "61 3 * * *", "time_zone": "UTC" } }),
+        json!({ "cron": { "cron": "0 3 * * *", "time_zone": "Mars/Olympus" } }),
+        json!({ "every": { "every_ms": -1, "anchor": 0 } }),
+    ];
+    for spec in specs {
+        let body = Some(json!({ "workflow": "double", "spec": spec }));
+        let reply = stage.send("PUT", NIGHTLY, Asked { body, ..Asked::default() }).await;
+        assert_eq!(reply.status, 400, "{spec}: {reply:?}");
+    }
+    stage.stop().await;
+}

@@ -1,0 +1,181 @@
+//! Starting a run, once for its key.
+
+use serde_json::json;
+
+use crate::stage::{Asked, Stage};
+
+const RUNS: &str = "/api/v1/workflows/double/runs";
+
+#[tokio::test]
+async fn a_start_is_created_and_says_where() {
+    let stage = Stage::open().await;
+    let body = json!({ "input": 7, "queue": "bulk", "priority": 3, "tags": { "tenant": "acme" } });
+    let reply = stage.post(RUNS, body).await;
+    assert_eq!(reply.status, 201);
+    let run = &reply.json()["run"];
+    assert_eq!(
+        (&run["input"], &run["queue"], &run["priority"]),
+        (&json!(7), &json!("bulk"), &json!(3))
+    );
+    assert_eq!(
+        (&run["tags"]["tenant"], &reply.json()["replayed"]),
+        (&json!("acme"), &json!(false))
+    );
+    let place = reply.header("location").unwrap().to_owned();
+    let shown = stage.get(&place).await;
+    assert_eq!((shown.status, &shown.json()["run"]["id"]), (200, &run["id"]));
+    let why = &shown.json()["why"];
+    assert_eq!(why["code"], "no_worker");
+    assert!(why["text"].as_str().unwrap().contains("\"bulk\""), "{why}");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_same_key_and_body_is_the_same_answer() {
+    let stage = Stage::open().await;
+    let first = stage.keyed(RUNS, "\"order-7\"", json!({ "input": { "a": 1, "b": 2 } })).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (201, None));
+    let again = stage.keyed(RUNS, "order-7", json!({ "input": { "b": 2.0, "a": 1 } })).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(again.json()["run"]["id"], first.json()["run"]["id"]);
+    assert_eq!(again.json()["replayed"], true);
+    assert_eq!(again.json()["run"]["key"], "order-7");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_same_key_with_another_body_is_refused() {
+    let stage = Stage::open().await;
+    let first = stage.keyed(RUNS, "order-7", json!({ "input": 1 })).await;
+    let other = stage.keyed(RUNS, "order-7", json!({ "input": 2 })).await;
+    assert_eq!((other.status, other.code().as_str()), (422, "key_conflict"));
+    assert_eq!(other.json()["run_id"], first.json()["run"]["id"], "it names the run");
+    let path = format!("/api/v1/runs/{}", other.json()["run_id"].as_str().unwrap());
+    let duplicates = &stage.get(&path).await.json()["duplicates"];
+    assert_eq!(
+        (&duplicates["count"], &duplicates["latest"][0]["same_input"]),
+        (&json!(1), &json!(false))
+    );
+    let caller = duplicates["latest"][0]["caller"].as_str().unwrap();
+    assert!(caller.starts_with("http anyone 127.0.0.1"), "{caller}");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_malformed_key_is_refused_and_nothing_is_started() {
+    let stage = Stage::open().await;
+    for key in ["", "\"open", "a\"b", &"x".repeat(256)] {
+        let reply = stage.keyed(RUNS, key, json!({ "input": 1 })).await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"), "{key:?}");
+        assert_eq!(reply.json()["errors"][0]["pointer"], "Idempotency-Key");
+    }
+    assert_eq!(stage.get("/api/v1/runs").await.json()["items"], json!([]));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_to_be_refused_is_taken() {
+    let stage = Stage::open().await;
+    stage.keyed(RUNS, "order-7", json!({ "input": 1 })).await;
+    let body = json!({ "input": 1, "on_conflict": "reject" });
+    let reply = stage.keyed(RUNS, "order-7", body).await;
+    assert_eq!((reply.status, reply.code().as_str()), (409, "key_taken"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_can_wait_for_the_end() {
+    let stage = Stage::open().await.working().await;
+    let path = format!("{RUNS}?wait_ms=20000");
+    let reply = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
+    assert_eq!((reply.status, &reply.json()["run"]["output"]), (200, &json!(42)));
+    let again = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(again.json()["run"]["output"], 42);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_wait_without_a_worker_ends_with_the_run_as_it_stands() {
+    let stage = Stage::open().await;
+    let path = format!("{RUNS}?wait_ms=1");
+    let reply = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
+    assert_eq!((reply.status, &reply.json()["run"]["state"]), (202, &json!("queued")));
+    let again = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
+    assert_eq!((again.status, again.code().as_str()), (409, "run_in_flight"));
+    assert_eq!(again.header("retry-after"), Some("1"));
+    let far = stage.post(&format!("{RUNS}?wait_ms=30001"), json!({})).await;
+    assert_eq!((far.status, far.code().as_str()), (400, "invalid_request"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_named() {
+    let stage = Stage::open().await;
+    let bodies = [
+        json!({ "inptu": 1 }),
+        json!([]),
+        json!({ "priority": "high" }),
+        json!({ "delay_ms": 1, "at": 1 }),
+    ];
+    for body in bodies {
+        let reply = stage.post(RUNS, body.clone()).await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"), "{body}");
+    }
+    let headers = vec![("content-type", "text/plain")];
+    let form = stage.send("POST", RUNS, Asked { headers, body: None }).await;
+    assert_eq!((form.status, form.code().as_str()), (400, "invalid_request"));
+    let large = json!({ "input": "x".repeat(5 * 1024 * 1024) });
+    let reply = stage.post(RUNS, large).await;
+    assert_eq!((reply.status, reply.code().as_str()), (413, "payload_too_large"));
+    let large = json!({ "input": "x".repeat(3 * 1024 * 1024) });
+    let reply = stage.post(RUNS, large).await;
+    assert_eq!((reply.status, reply.code().as_str()), (413, "payload_too_large"));
+    let unknown = stage.get("/api/v1/runs?stat=failed").await;
+    assert_eq!((unknown.status, unknown.code().as_str()), (400, "invalid_request"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn large_whole_numbers_keep_every_digit() {
+    let stage = Stage::open().await;
+    let headers = vec![("content-type", "application/json")];
+    let body = r#"{"input": {"id": 123456789012345678901234567890, "price": 1.10}}"#;
+    let reply = stage.raw("POST", RUNS, &headers, body).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    assert!(reply.text.contains("123456789012345678901234567890"), "{}", reply.text);
+    assert!(reply.text.contains("1.10"), "{}", reply.text);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn numbers_at_the_ends_of_their_range_break_nothing() {
+    let stage = Stage::open().await;
+    let (least, most) = (i64::MIN, i64::MAX);
+    let bodies = [
+        json!({ "at": most, "timeout_ms": u64::MAX }),
+        json!({ "at": least, "timeout_ms": 0 }),
+        json!({ "delay_ms": u64::MAX, "timeout_ms": u64::MAX, "key_ttl_ms": u64::MAX }),
+        json!({ "priority": i32::MIN }),
+        json!({ "priority": i64::MAX }),
+    ];
+    for body in bodies {
+        let reply = stage.keyed(RUNS, "order-7", body.clone()).await;
+        assert!(reply.status < 500, "{body}: {reply:?}");
+        for path in ["/api/v1/runs", "/api/v1/stats", "/api/v1/waiting"] {
+            assert_eq!(stage.get(path).await.status, 200, "{path} after {body}");
+        }
+    }
+    for query in [format!("created_from={most}"), format!("created_before={least}&state=failed")] {
+        assert_eq!(stage.get(&format!("/api/v1/runs?{query}")).await.status, 200, "{query}");
+    }
+    let window = format!("/api/v1/errors?window_ms={most}");
+    assert_eq!(stage.get(&window).await.status, 200);
+    for path in
+        ["/api/v1/keys/a/%00", "/api/v1/runs?key=%00", "/api/v1/runs/%FF", "/api/v1/keys/%ZZ/b"]
+    {
+        let status = stage.get(path).await.status;
+        assert!((400..500).contains(&status), "{path}: {status}");
+    }
+    stage.stop().await;
+}

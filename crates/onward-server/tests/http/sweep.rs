@@ -1,0 +1,89 @@
+//! Every endpoint of the document, by every role.
+
+use onward_server::{Access, Options, Role};
+use serde_json::{Value, json};
+
+use crate::stage::{Asked, Stage, document};
+
+/// The endpoints of the document: method, path with its names filled in, and the role it takes.
+fn endpoints() -> Vec<(String, String, Option<Role>)> {
+    let mut all = Vec::new();
+    for (path, methods) in document()["paths"].as_object().unwrap() {
+        for (method, endpoint) in methods.as_object().unwrap() {
+            let role = endpoint["x-onward-role"].as_str().map(|role| Role::named(role).unwrap());
+            all.push((method.to_uppercase(), filled(path), role));
+        }
+    }
+    assert!(all.len() > 40, "the document has {} endpoints", all.len());
+    all
+}
+
+fn filled(path: &str) -> String {
+    let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let part = |part: &str| match part {
+        "{id}" => id.to_owned(),
+        "{seq}" => "1".to_owned(),
+        part if part.starts_with('{') => "some-name".to_owned(),
+        part => part.to_owned(),
+    };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+async fn ask(stage: &Stage, method: &str, path: &str) -> (u16, Value) {
+    let body = (method == "POST" || method == "PUT").then(|| json!({}));
+    // A stream does not end, so its head has to do.
+    if path.ends_with("/stream") {
+        return (stage.begin(method, path, Asked::default()).await.status().as_u16(), Value::Null);
+    }
+    let reply = stage.send(method, path, Asked { body, ..Asked::default() }).await;
+    (reply.status, serde_json::from_str(&reply.text).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn no_endpoint_answers_without_a_token() {
+    let (stage, _) = Stage::with_tokens().await;
+    for (method, path, role) in endpoints() {
+        let (status, body) = ask(&stage, &method, &path).await;
+        assert_eq!(status == 401, role.is_some(), "{method} {path}: {status} {body}");
+    }
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn every_endpoint_takes_its_role_and_no_less() {
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    for (own, token) in Role::ALL.iter().zip(&tokens) {
+        stage.as_bearer(token);
+        for (method, path, role) in endpoints() {
+            let (status, body) = ask(&stage, &method, &path).await;
+            let refused = status == 403;
+            let too_low = role.is_some_and(|role| *own < role);
+            assert_eq!(refused, too_low, "{own}: {method} {path}: {status} {body}");
+            assert!(status < 500 || status == 501, "{own}: {method} {path}: {status} {body}");
+            assert_ne!(status, 405, "{method} {path} is in the document and not in the router");
+            let nowhere = body["detail"].as_str().is_some_and(|text| text.contains("nothing to"));
+            assert!(!nowhere, "{method} {path} is in the document and not in the router");
+        }
+    }
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_only_shows_changes_nothing_for_anybody() {
+    let stage = Stage::with(Options::new(Access::Open(Role::Admin)).read_only()).await;
+    for (method, path, role) in endpoints().into_iter().filter(|it| it.0 != "GET") {
+        let (status, body) = ask(&stage, &method, &path).await;
+        assert_eq!(status == 403, role.is_some(), "{method} {path}: {status} {body}");
+    }
+    assert_eq!(stage.get("/api/v1/meta").await.json()["read_only"], true);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_document_is_served_as_it_is() {
+    let stage = Stage::open().await;
+    let served = stage.get("/openapi.json").await.json();
+    assert_eq!(&served, document());
+    assert_eq!(served["openapi"], "3.1.0");
+    stage.stop().await;
+}

@@ -1,0 +1,48 @@
+//! Deleting one run: whole, once, and only when it has ended.
+//!
+//! A store that deletes none passes by having no answer.
+
+use super::stage::*;
+use crate::store::{Conflict, End, StartedHow, Which};
+use crate::{OnConflict, RunId};
+
+/// A deleted run leaves nothing, and its key is free.
+pub async fn deleted_run_leaves_nothing(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let before = stage.snapshot().await;
+    let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    stage.try_start(keyed("order-1", 1, OnConflict::Existing)).await.unwrap();
+    let worker = stage.worker().await;
+    let lease = worker.take(run).await;
+    stage.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
+    stage.settle(lease, End::Completed(json(2))).await.unwrap();
+    assert!(deletes.delete_run(run).await.unwrap());
+    assert_eq!(stage.other.get(Which::Id(run)).await.unwrap(), None);
+    assert_eq!(stage.by_key("order-1").await, None);
+    assert_eq!(stage.snapshot().await.runs, before.runs);
+    let again = stage.try_start(keyed("order-1", 2, OnConflict::Existing)).await.unwrap();
+    assert_eq!(again.how, StartedHow::New);
+}
+
+/// A run is deleted once; one that is not there is no error.
+pub async fn delete_run_twice(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let run = stage.start(new_run()).await;
+    stage.store.cancel(run).await.unwrap();
+    assert!(deletes.delete_run(run).await.unwrap());
+    assert!(!deletes.delete_run(run).await.unwrap());
+    assert!(!deletes.delete_run(RunId::new()).await.unwrap());
+}
+
+/// A run that has not ended stays as it is.
+pub async fn live_run_is_not_deleted(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let worker = stage.worker().await;
+    let running = stage.running(&worker).await.run;
+    let queued = stage.start(new_run()).await;
+    let before = stage.snapshot().await;
+    for run in [running, queued] {
+        assert_conflict(deletes.delete_run(run).await, Conflict::NotEnded { run });
+    }
+    stage.assert_unchanged(&before).await;
+}

@@ -1,0 +1,4 @@
+-- Keeps a row of the audit, once.
+insert into onward.audit (id, at, who, role, action, target)
+values ($1, onward.now_ms($2), $3, $4, $5, $6)
+on conflict (id) do nothing
