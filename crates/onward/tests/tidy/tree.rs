@@ -4,11 +4,12 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders that are never ours.
-const FOREIGN_FOLDERS: [&str; 3] = [".git", "target", "node_modules"];
+/// Folders that are never ours: of tools, of others, and what is built from our sources.
+const FOREIGN_FOLDERS: [&str; 4] = [".git", "target", "node_modules", "dist"];
 
 /// How the names of our sources end, scripts aside.
-const SOURCES: [&str; 8] = ["rs", "sql", "toml", "html", "css", "js", "ts", "py"];
+const SOURCES: [&str; 10] =
+    ["rs", "sql", "toml", "html", "css", "js", "mjs", "ts", "tsx", "py"];
 
 /// A text file, by its path from the root.
 pub(crate) struct File {
