@@ -23,7 +23,7 @@ export function AuditPage(): JSX.Element {
           <>
             <Table label="Audit" rows={pages.rows} rowKey={(row) => String(row.id)} columns={[
               { name: "when", number: true, cell: (row) => <When at={row.at} /> },
-              { name: "", weight: 3, cell: (row) => <Ago at={row.at} /> },
+              { name: "age", weight: 3, cell: (row) => <Ago at={row.at} /> },
               { name: "who", weight: 2, cell: (row) => <span class="main-cell"><span class="cut">{row.who}</span><span class="sub shown">{row.role}</span></span> },
               { name: "did", cell: (row) => <b>{row.action}</b> },
               { name: "to", grow: true, weight: 2, cell: (row) => <Target text={row.target} detail={row.detail} /> },

@@ -29,7 +29,7 @@ export function ErrorsPage(): JSX.Element {
             { name: "failure", grow: true, cell: (group) => <span class="main-cell"><Link data-row class="two-lines" href={to("runs", group.sample_run)} title={group.message}>{group.message}</Link><span class="sub shown"><code>{group.code}</code> · <Link href={`runs?state=failed&workflow=${encodeURIComponent(group.workflow)}`}>{group.workflow}</Link></span></span> },
             { name: "first", number: true, weight: 2, cell: (group) => <Ago at={group.first_at} /> },
             { name: "last", number: true, cell: (group) => <Ago at={group.last_at} /> },
-            { name: "", cell: (group) => <Action icon="retry" onClick={() => void retryAll(group)}>Retry all</Action> },
+            { name: "actions", cell: (group) => <Action icon="retry" onClick={() => void retryAll(group)}>Retry all</Action> },
           ]} />
         )}
       </Loaded>

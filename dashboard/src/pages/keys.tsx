@@ -123,7 +123,7 @@ function TopKeys(): JSX.Element {
         return items.length === 0 ? <Empty icon="check" title="No duplicates"><p>No start came a second time with the same key.</p></Empty> : (
           <Table label="Most duplicated keys" rows={items} rowKey={(row) => `${row.workflow}/${row.run}`} columns={[
             ...keyColumns.slice(0, 2),
-            { name: "suppressed", weight: 2, grow: true, cell: (row: KeyRow) => <span class="meter" aria-hidden="true"><i style={{ width: `${(row.duplicates / most) * 100}%` }} /></span> },
+            { name: "suppressed", weight: 2, cell: (row: KeyRow) => <span class="meter" aria-hidden="true"><i style={{ width: `${(row.duplicates / most) * 100}%` }} /></span> },
             ...keyColumns.slice(3).map((column) => (column.name === "suppressed" ? { ...column, name: "times" } : column)),
           ]} />
         );

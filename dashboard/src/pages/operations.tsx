@@ -31,7 +31,7 @@ export function OperationsPage(): JSX.Element {
             { name: "failed", number: true, weight: 2, cell: (row) => (row.failed ? <b class="bad">{count(row.failed)}</b> : "0") },
             { name: "by", weight: 2, cell: (row) => row.by ?? "–" },
             { name: "begun", number: true, weight: 2, cell: (row) => <Ago at={row.created_at} /> },
-            { name: "", cell: (row) => (row.state === "running" ? <Action kind="danger" icon="slash" onClick={() => abort(row)}>Abort</Action> : null) },
+            { name: "actions", cell: (row) => (row.state === "running" ? <Action kind="danger" icon="slash" onClick={() => abort(row)}>Abort</Action> : null) },
           ]} />
         )}
       </Loaded>

@@ -37,7 +37,7 @@ export function QueuesPage(): JSX.Element {
             { name: "oldest due", number: true, weight: 2, cell: (row) => <Late at={row.oldest_due_at} /> },
             { name: "workers", number: true, weight: 2, cell: (row) => workers.data?.items.filter((worker) => worker.queues.includes(row.name)).length ?? "–" },
             { name: "limits", weight: 2, grow: true, cell: (row) => <span class="faint">{sayLimits(row.limits)}</span> },
-            { name: "", cell: (row) => <span class="row tight end"><PauseButton queue={row} /><Action need="admin" kind="quiet" onClick={() => setEditing(row)}>Limits</Action></span> },
+            { name: "actions", cell: (row) => <span class="row tight end"><PauseButton queue={row} /><Action need="admin" kind="quiet" onClick={() => setEditing(row)}>Limits</Action></span> },
           ]} />
         )}
       </Loaded>

@@ -44,7 +44,7 @@ export function SchedulesPage(): JSX.Element {
               { name: "next", cell: (row) => <Next at={row.paused_at ? null : row.next_at} /> },
               { name: "latest", weight: 2, cell: (row) => (row.latest ? <Link href={to("keys", row.latest.workflow, row.latest.key)}><Ago at={row.latest.at} /></Link> : <span class="faint">–</span>) },
               { name: "if the last still runs", weight: 3, cell: (row) => row.overlap.replace("_", " ") },
-              { name: "", weight: 2, cell: (row) => <span class="row tight end"><PauseButton schedule={row} quiet /><TriggerButton schedule={row} quiet /></span> },
+              { name: "actions", weight: 2, cell: (row) => <span class="row tight end"><PauseButton schedule={row} quiet /><TriggerButton schedule={row} quiet /></span> },
             ]} />
             {next ? <p class="faint pad">There are more than 200; the others are on the command line: onward schedules list</p> : null}
           </>

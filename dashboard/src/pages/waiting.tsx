@@ -46,7 +46,7 @@ export function WaitingPage(): JSX.Element {
               { name: "run", grow: true, cell: (run) => <span class="main-cell"><Link data-row href={to("runs", run.id)}>{run.workflow}</Link><span class="sub shown cut">{run.key ?? run.id}</span></span> },
               { name: "until", number: true, weight: 2, cell: (run) => (run.due_at ? <Ago at={run.due_at} /> : <span class="faint">no limit</span>) },
               { name: "created", number: true, weight: 2, cell: (run) => <Ago at={run.created_at} /> },
-              { name: "", cell: (run) => (run.waits_for?.for === "signal" ? <Action icon="signal" onClick={() => setAnswering(run)}>Answer…</Action> : null) },
+              { name: "actions", cell: (run) => (run.waits_for?.for === "signal" ? <Action icon="signal" onClick={() => setAnswering(run)}>Answer…</Action> : null) },
             ]} />
             {pages.more}
           </>

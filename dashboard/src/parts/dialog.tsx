@@ -10,12 +10,16 @@ interface DialogProps {
   wide?: boolean;
 }
 
+const FIRST = ".dialog-in > .search-field input, .dialog-body input, .dialog-body textarea, .dialog-foot button";
+
 export function Dialog({ title, onClose, children, wide }: DialogProps): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const dialog = ref.current;
     const before = document.activeElement as HTMLElement | null;
     dialog?.showModal();
+    // Not the button that closes it, which comes first.
+    dialog?.querySelector<HTMLElement>(FIRST)?.focus();
     return () => {
       dialog?.close();
       before?.focus?.();

@@ -22,7 +22,7 @@ export function DuplicateList({ duplicates, first }: { duplicates: Duplicates; f
       {duplicates.count > latest.length ? <p class="faint">The newest {many(latest.length, "duplicate")} are kept; {count(duplicates.count - latest.length)} older ones are only counted.</p> : null}
       <Table label="Duplicates" rows={latest.map((one, i) => ({ ...one, i }))} rowKey={(one) => `${one.at}-${one.i}`} columns={[
         { name: "when", number: true, cell: (one) => <When at={one.at} /> },
-        { name: "", weight: 2, cell: (one) => <Ago at={one.at} /> },
+        { name: "age", weight: 2, cell: (one) => <Ago at={one.at} /> },
         { name: "after the first", weight: 2, number: true, cell: (one) => duration(one.at - first) },
         { name: "from", grow: true, cell: (one) => <code>{one.caller || "unknown"}</code> },
         { name: "input", cell: (one) => (one.same_input ? <span class="state state-completed"><Icon name="check" />same</span> : <span class="state state-failed"><Icon name="cross" />other</span>) },

@@ -18,13 +18,13 @@ export function Payload({ title, value }: { title: string; value: Json | undefin
   const [raw, setRaw] = useState(false);
   if (value === undefined) {
     const hidden = meta.value?.hide_payloads;
-    return <div class="payload"><h3>{title}</h3><p class="faint">{hidden ? "Payloads are hidden on this server." : "None."}</p></div>;
+    return <div class="payload"><h2>{title}</h2><p class="faint">{hidden ? "Payloads are hidden on this server." : "None."}</p></div>;
   }
   const text = write(value, 2);
   return (
     <div class="payload">
       <header>
-        <h3>{title}</h3>
+        <h2>{title}</h2>
         <span class="faint num">{size(text)}</span>
         <span class="spring" />
         <button type="button" class="button quiet" aria-pressed={raw} onClick={() => setRaw(!raw)}>{raw ? "Tree" : "Text"}</button>

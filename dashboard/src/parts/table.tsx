@@ -10,6 +10,9 @@ export interface Column<T> {
   cell: (row: T) => ComponentChildren;
 }
 
+/** Headings that are read out and not shown. */
+const UNSEEN = ["select", "actions", "age"];
+
 interface TableProps<T> {
   label: string;
   columns: Column<T>[];
@@ -21,10 +24,10 @@ interface TableProps<T> {
 export function Table<T>({ label, columns, rows, rowKey, chosen }: TableProps<T>): JSX.Element {
   const css = (column: Column<T>): string => `w${column.weight ?? 1}${column.number ? " num" : ""}${column.grow ? " grow" : ""}`;
   return (
-    <div class="table-wrap" tabIndex={0} role="region" aria-label={label}>
+    <div class="table-wrap" tabIndex={0} role="region" aria-label={`${label}, as a table`}>
       <table class="table">
         <thead>
-          <tr>{columns.map((column) => <th key={column.name} scope="col" class={css(column)}>{column.name === "select" ? <span class="off-screen">Select</span> : column.name}</th>)}</tr>
+          <tr>{columns.map((column) => <th key={column.name} scope="col" class={css(column)}>{UNSEEN.includes(column.name) ? <span class="off-screen">{column.name}</span> : column.name}</th>)}</tr>
         </thead>
         <tbody>
           {rows.map((row) => (

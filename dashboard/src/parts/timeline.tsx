@@ -85,13 +85,14 @@ function Legend(): JSX.Element {
 function Axis({ scale, view, zero }: { scale: Scale; view: [number, number]; zero: number }): JSX.Element {
   const size = view[1] - view[0];
   // Round times may all fall where the drawing is short; then the places are even instead.
-  const even = [0, 0.2, 0.4, 0.6, 0.8].map((place) => Math.round(scale.time(view[0] + place * size) - zero));
-  const marks = scale.breaks.length ? even : ticks(scale.time(view[0]), scale.time(view[1]), zero, 6);
+  const narrow = matchMedia("(max-width: 720px)").matches;
+  const even = (narrow ? [0, 0.5] : [0, 0.2, 0.4, 0.6, 0.8]).map((place) => Math.round(scale.time(view[0] + place * size) - zero));
+  const marks = scale.breaks.length ? even : ticks(scale.time(view[0]), scale.time(view[1]), zero, narrow ? 3 : 6);
   const placed: { mark: number; at: number }[] = [];
   for (const mark of marks) {
     const at = (scale.place(zero + mark) - view[0]) / size;
     const before = placed[placed.length - 1];
-    if (at >= 0 && at <= 0.97 && (!before || at - before.at > 0.09)) placed.push({ mark, at });
+    if (at >= 0 && at <= 0.95 && (!before || at - before.at > (narrow ? 0.25 : 0.09))) placed.push({ mark, at });
   }
   return (
     <div class="axis" aria-hidden="true">
@@ -110,7 +111,7 @@ const LANE_ICON: Record<Lane["kind"], IconName> = { run: "runs", step: "step", t
 function LaneRow({ lane, scale, view, chosen, onChoose }: { lane: Lane; scale: Scale; view: [number, number]; chosen: boolean; onChoose: (lane: Lane) => void }): JSX.Element {
   const pieces = fit(lane.segments, scale, view);
   return (
-    <button type="button" data-row class={`lane lane-${lane.kind}${chosen ? " chosen" : ""}`} aria-label={sayLane(lane)} aria-pressed={chosen} onClick={() => onChoose(lane)}>
+    <button type="button" data-row class={`lane lane-${lane.kind}${chosen ? " chosen" : ""}`} aria-pressed={chosen} onClick={() => onChoose(lane)}>
       <span class={`lane-name outcome-${lane.outcome}`}>
         <Icon name={lane.outcome === "failed" ? "cross" : lane.outcome === "ok" && lane.kind === "step" ? "check" : lane.outcome === "running" ? "running" : LANE_ICON[lane.kind]} />
         <span class="cut">{lane.name}</span>
@@ -121,14 +122,15 @@ function LaneRow({ lane, scale, view, chosen, onChoose }: { lane: Lane; scale: S
           <i key={i} class={`bar bar-${segment.kind}`} title={saySegment(segment, count)} style={{ left: `${left * 100}%`, width: `${width * 100}%` }} />
         ))}
       </span>
-      <span class="lane-took num">{duration(lane.to - lane.from)}</span>
+      <span class="lane-took num"><span class="off-screen">{sayOutcome(lane)}</span>{duration(lane.to - lane.from)}</span>
     </button>
   );
 }
 
-function sayLane(lane: Lane): string {
-  const what = lane.kind === "run" ? "The run" : lane.kind === "group" ? `${lane.steps} steps` : lane.kind;
-  return `${what} ${lane.name}, ${lane.outcome}, ${many(lane.tries, lane.kind === "run" ? "attempt" : "try", lane.kind === "run" ? "attempts" : "tries")}, ${duration(lane.to - lane.from)}`;
+/** What the shapes and colours say, for those who do not see them. */
+function sayOutcome(lane: Lane): string {
+  const tries = lane.tries > 1 && lane.kind === "run" ? `, ${lane.tries} attempts` : "";
+  return `${lane.outcome === "ok" ? "done" : lane.outcome}${tries}, in `;
 }
 
 const SAID: Record<Segment["kind"], string> = { queue: "queued", ok: "executing", failed: "failed try", backoff: "back-off", wait: "waiting", signal: "signal", running: "running" };

@@ -48,7 +48,6 @@ export function AttemptsTab({ run, answer }: { run: Run; answer: TimelineAnswer 
           { name: "worked", number: true, cell: (one) => duration(one.to - one.from) },
           { name: "records", number: true, cell: (one) => one.records },
           { name: "failed tries", number: true, cell: (one) => (one.failures ? <b class="bad">{one.failures}</b> : "0") },
-          { name: "", grow: true, cell: () => null },
         ]} />
       </Panel>
       <Errors run={run} seqs={failed} />
