@@ -1,13 +1,16 @@
 // What can be done to a run: when it applies, what it asks, and what it sends.
-import { ApiError, send } from "./api/client";
+import { ApiError, send, type Body } from "./api/client";
+import type { Json } from "./api/json";
 import { isEnded, type Role, type RunRow } from "./api/types";
 import { cli, curl } from "./format/command";
 import { many } from "./format/number";
+import { utc } from "./format/time";
 import { changedHere } from "./live/live";
 import { ask } from "./parts/ask";
 import type { IconName } from "./parts/icon";
 import { toast } from "./parts/toast";
 import { go } from "./route/place";
+import type { ApiFilter } from "./route/filter";
 import { to } from "./route/route";
 
 export type RunVerb = "retry" | "cancel" | "pause" | "resume" | "delete";
@@ -79,18 +82,21 @@ export function askVerb(verb: RunVerb, run: RunRow): void {
 export interface Bulk {
   verb: RunVerb;
   ids?: string[];
-  filter?: Record<string, string | string[] | number>;
+  filter?: ApiFilter;
   /** Which runs, in words. */
   said: string;
 }
 
 /** Asks, and begins a bulk change, which goes on by itself and shows its progress. */
-export function askBulk({ verb, ids, filter, said }: Bulk): void {
+export async function askBulk({ verb, ids, filter, said }: Bulk): Promise<void> {
   const info = verbInfo(verb);
-  const body = { action: verb, ...(ids ? { ids } : { filter: filter ?? {} }) };
+  const body = { action: verb, ...(ids ? { ids } : { filter: (filter ?? {}) as Json }) };
+  // Made once for the dialog, so that a second press of the button begins nothing new.
+  const key = `dashboard-${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
+  const matched = ids ? null : await countOf(body);
   ask({
     title: `${info.title} ${said}?`,
-    text: <><p>{info.about}</p><p>Runs to which it does not apply are left out. Progress is on the page Operations, where it can be aborted.</p></>,
+    text: <>{matched ? <p><b>{matched}</b> now.</p> : null}<p>{info.about}</p><p>Runs to which it does not apply are left out. Progress is on the page Operations, where it can be aborted.</p></>,
     act: `${info.title} ${ids ? `${ids.length}` : "all that match"}`,
     danger: info.danger,
     reason: true,
@@ -99,7 +105,7 @@ export function askBulk({ verb, ids, filter, said }: Bulk): void {
     curl: curl("POST", "operations", JSON.stringify(body)),
     onAct: async (reason) => {
       try {
-        await send("POST", "operations", reason ? { ...body, reason } : body);
+        await send("POST", "operations", reason ? { ...body, reason } : body, { "Idempotency-Key": key });
         toast(`${info.title}: begun.`, "info", "operations");
       } catch (error) {
         if (!(error instanceof ApiError && error.status === 501 && ids)) throw error;
@@ -108,6 +114,16 @@ export function askBulk({ verb, ids, filter, said }: Bulk): void {
       changedHere();
     },
   });
+}
+
+/** How many runs a bulk change would look at, in words; `null` where the server cannot say. */
+async function countOf(body: Body): Promise<string | null> {
+  try {
+    const { value } = await send<{ matched: number; more?: boolean }>("POST", "operations", { ...body, dry_run: true });
+    return `${many(value.matched, "run matches", "runs match")}${value.more ? " at least" : ""}`;
+  } catch {
+    return null;
+  }
 }
 
 /** A server without bulk changes still takes them one by one, as long as the page is open. */
@@ -126,10 +142,12 @@ async function oneByOne(info: VerbInfo, ids: string[]): Promise<void> {
   toast(`${info.title}: ${many(done, "run")}${refused ? `; it did not apply to ${refused}` : ""}.`);
 }
 
-function listed(filter: Record<string, string | string[] | number>): string {
+function listed(filter: ApiFilter): string {
   const words = ["onward", "runs", "list"];
-  for (const [name, value] of Object.entries(filter)) {
-    for (const one of Array.isArray(value) ? value : [value]) words.push(`--${name.replace("_", "-")}`, String(one));
-  }
+  for (const state of filter.state ?? []) words.push("--state", state);
+  for (const name of ["workflow", "queue", "key"] as const) if (filter[name]) words.push(`--${name}`, filter[name]);
+  for (const [name, value] of Object.entries(filter.tags ?? {})) words.push("--tag", `${name}=${value}`);
+  if (filter.created_from) words.push("--created-from", utc(filter.created_from));
+  if (filter.created_before) words.push("--created-before", utc(filter.created_before));
   return cli(...words);
 }

@@ -32,7 +32,9 @@ test("relative times are times for the API", () => {
   assert.equal(timeOf("-15m", now), now - 900_000);
   assert.equal(timeOf("1700000000000", now), 1_700_000_000_000);
   assert.equal(timeOf("soon", now), null);
-  assert.deepEqual(apiFilter({ ...NONE, from: "-1h", states: ["failed"] }, now), { state: "failed", created_from: now - 3_600_000 });
+  assert.deepEqual(apiFilter({ ...NONE, from: "-1h", states: ["failed"] }, now), { state: ["failed"], created_from: now - 3_600_000 });
+  assert.deepEqual(apiFilter({ ...NONE, tags: ["url:http://x"] }, now), { tags: { url: "http://x" } });
+  assert.equal(apiQuery({ ...NONE, states: ["failed", "waiting"] }, now), "?state=failed%2Cwaiting");
   assert.equal(apiQuery({ ...NONE, tags: ["a:1", "b:2"] }, now, { limit: 50 }), "?tag=a%3A1&tag=b%3A2&limit=50");
 });
 

@@ -224,6 +224,8 @@ export interface KeyRow {
   conflicts?: number;
   created_at: number;
   expires_at?: number | null;
+  /** Whether the key is still this run's. */
+  held?: boolean;
 }
 
 export interface ConflictRow {

@@ -25,7 +25,7 @@ export function AuditPage(): JSX.Element {
               { name: "when", number: true, cell: (row) => <When at={row.at} /> },
               { name: "age", weight: 3, cell: (row) => <Ago at={row.at} /> },
               { name: "who", weight: 2, cell: (row) => <span class="main-cell"><span class="cut">{row.who}</span><span class="sub shown">{row.role}</span></span> },
-              { name: "did", cell: (row) => <b>{row.action}</b> },
+              { name: "did", cell: (row) => <b>{row.action.replaceAll("_", " ")}</b> },
               { name: "to", grow: true, weight: 2, cell: (row) => <Target text={row.target} detail={row.detail} /> },
               { name: "came of it", cell: (row) => <Came outcome={row.outcome} /> },
             ]} />

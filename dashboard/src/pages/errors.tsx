@@ -53,5 +53,5 @@ async function retryAll(group: ErrorGroup): Promise<void> {
   } catch (error) {
     return toastError(error);
   }
-  askBulk({ verb: "retry", ids, said: `${many(ids.length, "failed run")} of ${group.workflow}` });
+  await askBulk({ verb: "retry", ids, said: `${many(ids.length, "failed run")} of ${group.workflow}` });
 }

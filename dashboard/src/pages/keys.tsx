@@ -60,8 +60,13 @@ const keyColumns: Column<KeyRow>[] = [
   { name: "suppressed", number: true, cell: (row) => (row.duplicates ? <b>×{count(row.duplicates)}</b> : <span class="faint">0</span>) },
   { name: "other input", number: true, cell: (row) => (row.conflicts ? <b class="bad">{count(row.conflicts)}</b> : <span class="faint">0</span>) },
   { name: "first used", number: true, weight: 2, cell: (row) => <Ago at={row.created_at} /> },
-  { name: "free again", number: true, weight: 2, cell: (row) => (row.expires_at ? <Ago at={row.expires_at} /> : <span class="faint" title="As long as the run is kept">with the run</span>) },
+  { name: "free again", number: true, weight: 2, cell: (row) => <Free row={row} /> },
 ];
+
+function Free({ row }: { row: KeyRow }): JSX.Element {
+  if (row.held === false) return <span class="mark" title="A start with it now makes a new run">free</span>;
+  return row.expires_at ? <Ago at={row.expires_at} /> : <span class="faint" title="As long as the run is kept">with the run</span>;
+}
 
 function RunKeys(): JSX.Element {
   const [prefix, workflow] = [param("prefix"), param("workflow")];

@@ -2,10 +2,10 @@
 import type { JSX } from "preact";
 import { SLOW_MS, useResource } from "../api/resource";
 import { STATES, type ErrorGroup, type KeyRow, type Page, type QueueRow, type RunRow, type Stats } from "../api/types";
-import { now } from "../clock";
+import { now, serverNow } from "../clock";
 import { count, many, short, shortId } from "../format/number";
 import { duration } from "../format/time";
-import { AreaChart } from "../parts/chart";
+import { AreaChart, lastHour } from "../parts/chart";
 import { Icon } from "../parts/icon";
 import { Loaded, PageFrame, Panel } from "../parts/page";
 import { RunStateBadge, STATE_ICON } from "../parts/state";
@@ -40,7 +40,7 @@ function Glance({ stats }: { stats: Stats }): JSX.Element {
           <span class="tile-value num">{stats.workers.length}</span>
         </Link>
       </div>
-      {stats.series?.length ? <Panel title="Last hour"><AreaChart points={stats.series} /></Panel> : null}
+      {stats.series?.length ? <Panel title="Last hour"><AreaChart points={lastHour(stats.series, serverNow())} /></Panel> : null}
       <div class="columns">
         <Attention stats={stats} />
         <RecentErrors />

@@ -100,8 +100,8 @@ function BulkBar({ picked, rows, filter, moment, all, clear }: BulkProps): JSX.E
     return whole || chosen.some((run) => info?.unfit(run) === null) ? null : "It applies to none of the selected runs.";
   };
   const act = (verb: RunVerb): void => {
-    if (whole) askBulk({ verb, filter: apiFilter(filter, moment), said: sayFilter(filter) });
-    else askBulk({ verb, ids: [...picked], said: many(picked.size, "run") });
+    if (whole) void askBulk({ verb, filter: apiFilter(filter, moment), said: sayFilter(filter) });
+    else void askBulk({ verb, ids: [...picked], said: many(picked.size, "run") });
   };
   return (
     <div class="bulk" role="toolbar" aria-label="Actions on the selection">

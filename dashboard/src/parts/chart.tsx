@@ -6,18 +6,27 @@ import { count } from "../format/number";
 import { local } from "../format/time";
 import { Canvas, type Draw } from "./canvas";
 
+const MINUTE_MS = 60_000;
+
+/** A point for each of the last sixty minutes; the server leaves out those in which nothing happened. */
+export function lastHour(points: SeriesPoint[], now: number): SeriesPoint[] {
+  const found = new Map(points.map((point) => [Math.floor(point.at / MINUTE_MS), point]));
+  const last = Math.floor(now / MINUTE_MS);
+  return Array.from({ length: 60 }, (_, i) => found.get(last - 59 + i) ?? { at: (last - 59 + i) * MINUTE_MS, started: 0, ended: 0, failed: 0 });
+}
+
 const FOOT = 18;
 const HEAD = 8;
 
 export function AreaChart({ points }: { points: SeriesPoint[] }): JSX.Element {
   const [at, setAt] = useState<number | null>(null);
-  const top = Math.max(4, ...points.map((point) => Math.max(point.started, point.ended + point.failed)));
+  const top = Math.max(4, ...points.map((point) => Math.max(point.started, point.ended)));
   const draw: Draw = (context, width, height, colour) => {
     const room = height - FOOT - HEAD;
     const x = (i: number): number => (points.length > 1 ? (i / (points.length - 1)) * width : 0);
     const y = (value: number): number => HEAD + room - (value / top) * room;
     grid(context, width, top, y, colour);
-    area(context, points.map((point) => point.ended + point.failed), x, y, colour("chart-ended"), colour("chart-ended-fill"), HEAD + room);
+    area(context, points.map((point) => point.ended), x, y, colour("chart-ended"), colour("chart-ended-fill"), HEAD + room);
     area(context, points.map((point) => point.failed), x, y, colour("chart-failed"), colour("chart-failed-fill"), HEAD + room);
     line(context, points.map((point) => point.started), x, y, colour("accent"));
     times(context, points, x, height, colour("muted"));
@@ -32,16 +41,16 @@ export function AreaChart({ points }: { points: SeriesPoint[] }): JSX.Element {
   };
   const sum = (name: "started" | "ended" | "failed"): number => points.reduce((all, point) => all + point[name], 0);
   const point = at === null ? undefined : points[at];
-  const value = (name: "started" | "ended" | "failed"): string => count(point ? point[name] : sum(name));
+  const value = (name: "started" | "ended" | "failed"): number => (point ? point[name] : sum(name));
   return (
     <div class="chart">
       <div class="legend">
-        <span><i class="swatch line-started" />started <b class="num">{value("started")}</b></span>
-        <span><i class="swatch chart-ended" />completed or cancelled <b class="num">{value("ended")}</b></span>
-        <span><i class="swatch bar-failed" />failed <b class="num">{value("failed")}</b></span>
+        <span><i class="swatch line-started" />started <b class="num">{count(value("started"))}</b></span>
+        <span><i class="swatch chart-ended" />completed or cancelled <b class="num">{count(value("ended") - value("failed"))}</b></span>
+        <span><i class="swatch bar-failed" />failed <b class="num">{count(value("failed"))}</b></span>
         <span class="faint num">{point ? `the minute from ${local(point.at)}` : "the last hour"}</span>
       </div>
-      <Canvas class="chart-canvas" label={`Per minute over the last hour: ${sum("started")} started, ${sum("ended")} ended well, ${sum("failed")} failed`} draw={draw} data={[points, at]} onPointerMove={pointed} onPointerLeave={() => setAt(null)} />
+      <Canvas class="chart-canvas" label={`Per minute over the last hour: ${sum("started")} started, ${sum("ended")} ended, ${sum("failed")} failed`} draw={draw} data={[points, at]} onPointerMove={pointed} onPointerLeave={() => setAt(null)} />
     </div>
   );
 }

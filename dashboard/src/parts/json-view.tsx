@@ -16,8 +16,9 @@ const OPEN_DEPTH = 2;
 /** A payload with its title. */
 export function Payload({ title, value }: { title: string; value: Json | undefined }): JSX.Element {
   const [raw, setRaw] = useState(false);
-  if (value === undefined) {
-    const hidden = meta.value?.hide_payloads;
+  // A hidden payload comes as null, which a payload may also be.
+  const hidden = meta.value?.hide_payloads === true;
+  if (value === undefined || (hidden && value === null)) {
     return <div class="payload"><h2>{title}</h2><p class="faint">{hidden ? "Payloads are hidden on this server." : "None."}</p></div>;
   }
   const text = write(value, 2);

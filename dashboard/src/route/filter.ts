@@ -43,25 +43,38 @@ export function timeOf(text: string, now: number): number | null {
   return Number.isNaN(date) ? null : date;
 }
 
-/** The filter as the API takes it in a query or, as an object, in a bulk change. */
-export function apiFilter(filter: RunFilter, now: number): Record<string, string | string[] | number> {
-  const parts: Record<string, string | string[] | number> = {};
-  if (filter.states.length) parts["state"] = filter.states.join(",");
+/** The filter of a bulk change. */
+export interface ApiFilter {
+  [name: string]: string | string[] | number | Record<string, string> | undefined;
+  state?: string[];
+  workflow?: string;
+  queue?: string;
+  key?: string;
+  tags?: Record<string, string>;
+  created_from?: number;
+  created_before?: number;
+}
+
+/** The filter as the API takes it in the body of a bulk change. */
+export function apiFilter(filter: RunFilter, now: number): ApiFilter {
+  const parts: ApiFilter = {};
+  if (filter.states.length) parts.state = filter.states;
   for (const name of ["workflow", "queue", "key"] as const) if (filter[name]) parts[name] = filter[name];
-  if (filter.tags.length) parts["tag"] = filter.tags;
+  if (filter.tags.length) parts.tags = Object.fromEntries(filter.tags.map((tag) => [tag.replace(/:.*/s, ""), tag.replace(/^[^:]*:/, "")]));
   const from = timeOf(filter.from, now);
   const before = timeOf(filter.before, now);
-  if (from !== null) parts["created_from"] = from;
-  if (before !== null) parts["created_before"] = before;
+  if (from !== null) parts.created_from = from;
+  if (before !== null) parts.created_before = before;
   return parts;
 }
 
 /** The API's query of a filter. */
 export function apiQuery(filter: RunFilter, now: number, rest: Record<string, string | number | null> = {}): string {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries({ ...apiFilter(filter, now), ...rest })) {
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== "") query.append(name, String(one));
-  }
+  const { state, tags: _, ...plain } = apiFilter(filter, now);
+  if (state) query.set("state", state.join(","));
+  for (const tag of filter.tags) query.append("tag", tag);
+  for (const [name, value] of Object.entries({ ...plain, ...rest })) if (value !== null && value !== undefined && value !== "") query.append(name, String(value));
   const text = query.toString();
   return text ? `?${text}` : "";
 }

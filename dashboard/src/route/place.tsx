@@ -4,10 +4,12 @@ import type { AnchorHTMLAttributes, ComponentChildren, JSX } from "preact";
 import { BASE } from "../base";
 import { match, type Route } from "./route";
 
-const read = (): { path: string; search: string } => ({
-  path: location.pathname.startsWith(BASE) ? location.pathname.slice(BASE.length) : location.pathname.replace(/^\//, ""),
-  search: location.search.replace(/^\?/, ""),
-});
+function read(): { path: string; search: string } {
+  const { pathname, search: query } = location;
+  // The mount path alone, without the slash at its end, is home.
+  const path = `${pathname}/` === BASE ? "" : pathname.startsWith(BASE) ? pathname.slice(BASE.length) : pathname.replace(/^\//, "");
+  return { path, search: query.replace(/^\?/, "") };
+}
 
 const place = signal(read());
 export const route = computed<Route>(() => match(place.value.path));
