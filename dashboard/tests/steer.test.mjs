@@ -30,7 +30,7 @@ async function at(path, options, look) {
 test("integers above 2^53 survive the start form, the store and the viewer", () => at("workflows/echo", {}, async (page) => {
   await page.getByRole("button", { name: "Start a run" }).click();
   await page.getByLabel("Input, as JSON").fill('{"id": 9007199254740993, "most": 18446744073709551615, "price": 12.50}');
-  await page.getByLabel("Key").fill("large-integers");
+  await page.getByRole("textbox", { name: /^Key/ }).fill("large-integers");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByRole("tab", { name: "Input and output" }).click();
   for (const title of ["Input", "Output"]) {

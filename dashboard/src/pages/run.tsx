@@ -30,7 +30,13 @@ export function RunPage({ id }: { id: string }): JSX.Element {
   const topics = ["runs", `run:${id}`];
   useEffect(() => watchRun(id), [id]);
   const answer = useResource<RunAnswer>(to("runs", id), { topics, exact: true });
-  const timeline = useResource<TimelineAnswer>(`${to("runs", id)}/timeline`, { topics });
+  // Ten thousand steps are not fetched again because another run changed.
+  const timeline = useResource<TimelineAnswer>(`${to("runs", id)}/timeline`, { topics: [`run:${id}`] });
+  const run = answer.data?.run;
+  const stand = run ? `${run.state} ${run.attempt}` : "";
+  useEffect(() => {
+    if (stand && timeline.data) timeline.refetch();
+  }, [stand]);
   return (
     <Loaded from={answer}>
       {(data) => <RunView answer={data} timeline={timeline} />}

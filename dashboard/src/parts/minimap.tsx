@@ -1,4 +1,5 @@
 // The whole timeline in a strip, binned per pixel. Dragging over it chooses what is in view.
+import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Timeline } from "../timeline/layout";
@@ -9,7 +10,8 @@ interface MinimapProps {
   timeline: Timeline;
   scale: Scale;
   view: [number, number];
-  rows: [number, number];
+  /** The rows in view: a signal, so that scrolling draws nothing again. */
+  rows: Signal<[number, number]>;
   onView: (view: [number, number]) => void;
 }
 
@@ -41,16 +43,21 @@ export function Minimap({ timeline, scale, view, rows, onView }: MinimapProps): 
     if (drag) setDrag([drag[0], at(event)]);
   };
   const [low, high] = drag ? [Math.min(...drag), Math.max(...drag)] : view;
-  const draw: Draw = (context, width, height, colour) => {
-    drawBins(context, timeline, scale, width, height, colour);
-    const count = timeline.lanes.length;
-    context.fillStyle = colour("minimap-rows");
-    if (rows[1] - rows[0] < count) context.fillRect(0, (rows[0] / count) * height, width, Math.max(2, ((Math.min(rows[1], count) - rows[0]) / count) * height));
-    context.fillStyle = colour("minimap-veil");
-    context.fillRect(0, 0, low * width, height);
-    context.fillRect(high * width, 0, width - high * width, height);
-  };
-  return <Canvas class="minimap" label={`Overview of ${timeline.steps} steps; drag to zoom`} draw={draw} data={[timeline, scale, low, high, rows[0], rows[1]]} onPointerDown={begin} onPointerMove={move} />;
+  const draw: Draw = (context, width, height, colour) => drawBins(context, timeline, scale, width, height, colour);
+  return (
+    <div class="minimap">
+      <Canvas class="minimap-canvas" label={`Overview of ${timeline.steps} steps; drag to zoom`} draw={draw} data={[timeline, scale]} onPointerDown={begin} onPointerMove={move} />
+      <RowsInView rows={rows} count={timeline.lanes.length} />
+      <i class="minimap-veil" style={{ left: "0", width: `${low * 100}%` }} />
+      <i class="minimap-veil" style={{ left: `${high * 100}%`, right: "0" }} />
+    </div>
+  );
+}
+
+function RowsInView({ rows, count }: { rows: Signal<[number, number]>; count: number }): JSX.Element | null {
+  const [first, last] = rows.value;
+  if (last - first >= count) return null;
+  return <i class="minimap-rows" style={{ top: `${(first / count) * 100}%`, height: `${Math.max(4, (Math.min(last, count) - first) / count * 100)}%` }} />;
 }
 
 function drawBins(context: CanvasRenderingContext2D, timeline: Timeline, scale: Scale, width: number, height: number, colour: (name: string) => string): void {

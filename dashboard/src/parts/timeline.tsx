@@ -1,4 +1,5 @@
 // The timeline of a run: a lane per step, each bar cut into queue wait, tries, back-off and waits.
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { RunRow, TimelineAnswer } from "../api/types";
@@ -20,6 +21,8 @@ interface TimelineProps {
 }
 
 const ROW_HEIGHT = 28;
+/** With more rows than these, some are out of view on any screen. */
+const MANY_ROWS = 40;
 
 export function Timeline({ answer, run, now, chosen, onChoose }: TimelineProps): JSX.Element {
   const [collapse, setCollapse] = useState(true);
@@ -27,31 +30,31 @@ export function Timeline({ answer, run, now, chosen, onChoose }: TimelineProps):
   const [errors, setErrors] = useState(false);
   const [wanted, setWanted] = useState("");
   const [view, setView] = useState<[number, number]>([0, 1]);
-  const [rows, setRows] = useState<[number, number]>([0, 20]);
+  const rows = useSignal<[number, number]>([0, 20]);
   const moment = run.finished_at ?? now;
   const layout = useMemo(() => layOut(answer, run, { group, now: moment }), [answer, run, group, moment]);
   const shown = useMemo(() => only(layout, wanted, errors), [layout, wanted, errors]);
-  const scale = useMemo(() => makeScale(layout, collapse), [layout, collapse]);
-  const idle = useMemo(() => makeScale(layout, true).hidden, [layout]);
+  const [short, even] = useMemo(() => [makeScale(layout, true), makeScale(layout, false)], [layout]);
+  const scale = collapse ? short : even;
   useEffect(() => setView([0, 1]), [collapse, run.id]);
   const zoomed = view[0] > 0 || view[1] < 1;
-  const whole: Layout = { ...layout, lanes: shown };
+  const whole = useMemo((): Layout => ({ ...layout, lanes: shown }), [layout, shown]);
   return (
     <div class="timeline">
       <div class="timeline-tools">
         <label class="search-field"><Icon name="search" /><span class="off-screen">Find a step</span><input type="search" placeholder="Find a step" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} /></label>
         <Tick label="Errors only" value={errors} set={setErrors} />
         <Tick label="Group by name" value={group} set={setGroup} />
-        {idle > 0 ? <Tick label={`Shorten idle time (${duration(idle)})`} value={collapse} set={setCollapse} /> : null}
+        {short.hidden > 0 ? <Tick label={`Shorten idle time (${duration(short.hidden)})`} value={collapse} set={setCollapse} /> : null}
         <span class="spring" />
-        {shown.length > rows[1] - rows[0] ? <button type="button" class="button quiet" onClick={() => setView(spanOf(shown.slice(Math.max(1, rows[0]), rows[1]), scale))}>Zoom to the rows in view</button> : null}
+        {shown.length > MANY_ROWS ? <button type="button" class="button quiet" onClick={() => setView(spanOf(shown.slice(Math.max(1, rows.peek()[0]), rows.peek()[1]), scale))}>Zoom to the rows in view</button> : null}
         {zoomed ? <button type="button" class="button quiet" onClick={() => setView([0, 1])}>Show all time</button> : null}
         <span class="faint num">{shown.length - 1 < layout.steps && !group ? `${sayCount(Math.max(0, shown.length - 1))} of ` : ""}{many(layout.steps, "step")}</span>
       </div>
       <Legend />
       <Minimap timeline={whole} scale={scale} view={view} rows={rows} onView={setView} />
       <Axis scale={scale} view={view} zero={layout.from} />
-      <VirtualList label="Steps of the run" count={shown.length} rowHeight={ROW_HEIGHT} onView={(first, last) => (first !== rows[0] || last !== rows[1]) && setRows([first, last])}
+      <VirtualList label="Steps of the run" count={shown.length} rowHeight={ROW_HEIGHT} onView={(first, last) => (rows.value = [first, last])}
         row={(i) => <LaneRow lane={shown[i] as Lane} scale={scale} view={view} chosen={(shown[i] as Lane).name === chosen && (shown[i] as Lane).kind !== "run"} onChoose={onChoose} />} />
     </div>
   );
