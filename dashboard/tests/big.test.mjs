@@ -69,7 +69,7 @@ test("it scrolls smoothly to its end, and stays small", async (t) => {
   });
   t.diagnostic(`frames while scrolling: p50 ${Math.round(frames[30])} ms, p95 ${Math.round(frames[56])} ms`);
   assert.ok(frames[30] < 100, `half of the frames took longer than ${frames[30]} ms`);
-  await page.getByText(`notify#${STEPS}`, { exact: true }).waitFor();
+  await page.getByText(`notify #${STEPS}`, { exact: true }).waitFor();
   assert.ok((await page.evaluate(() => document.querySelectorAll("*").length)) < NODES_MAX);
   await page.context().close();
 });
@@ -77,9 +77,9 @@ test("it scrolls smoothly to its end, and stays small", async (t) => {
 test("a step is found, and steps of one name are one lane", async () => {
   const page = await openPage(browser);
   await page.goto(`${stage.url}runs/${id}`);
-  await page.getByLabel("Find a step").fill("notify#7777");
-  await page.getByText("notify#7777", { exact: true }).click();
-  await page.getByRole("complementary", { name: "Step notify#7777" }).getByText("7776", { exact: true }).waitFor();
+  await page.getByLabel("Find a step").fill("notify #7777");
+  await page.getByText("notify #7777", { exact: true }).click();
+  await page.getByRole("complementary", { name: "Step notify #7777" }).getByText("7776", { exact: true }).waitFor();
   await page.getByLabel("Find a step").fill("");
   await page.getByLabel("Group by name").check();
   await page.getByText("×10\u202f000").waitFor();

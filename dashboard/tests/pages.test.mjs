@@ -18,7 +18,7 @@ before(async () => {
     runs: ["runs", "order-1841"],
     "runs-filtered": ["runs?state=failed&workflow=broken", "broken-1"],
     run: [`runs/${made.order}`, "charge card"],
-    "run-step": [`runs/${made.order}?step=charge%20card`, "the bank is busy"],
+    "run-step": [`runs/${made.order}?step=charge%20card`, "receipt"],
     "run-failed": [`runs/${made.broken}`, "the bank refused order"],
     "run-waiting": [`runs/${made.approval}`, 'It waits for the signal "approved"'],
     "run-unserved": [`runs/${made.unserved}`, "No live worker serves"],
@@ -56,6 +56,8 @@ after(async () => {
 for (const scheme of ["light", "dark"]) {
   for (const width of [1280, 390]) {
     test(`every page is whole and accessible, ${scheme}, ${width} px`, async (t) => {
+      // Colours are those of the theme and shapes those of the width, so two of the four see all.
+      const looked = (scheme === "light") === (width === 1280);
       const page = await openPage(browser, { viewport: { width, height: 800 }, colorScheme: scheme, bypassCSP: true });
       for (const [name, [path, text]] of Object.entries(pages)) {
         await t.test(name, async () => {
@@ -66,6 +68,7 @@ for (const scheme of ["light", "dark"]) {
           assert.deepEqual(page.troubles, []);
           const sideways = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           assert.ok(sideways <= 0, `${sideways} px wider than the screen`);
+          if (!looked) return;
           const { violations } = await new AxeBuilder({ page }).analyze();
           const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
           assert.deepEqual(grave.map(({ id, nodes }) => `${id}: ${nodes[0].html}`), []);
@@ -81,7 +84,8 @@ for (const scheme of ["light", "dark"]) {
 test("the pages hold under the server's own policy", async () => {
   const answer = await fetch(stage.url, { headers: { Accept: "text/html" } });
   const policy = answer.headers.get("content-security-policy") ?? "";
-  assert.match(policy, /default-src 'self'/);
+  assert.match(policy, /default-src '(self|none)'/);
+  assert.match(policy, /script-src 'self'/);
   assert.doesNotMatch(policy, /unsafe/);
   const page = await openPage(browser);
   await page.goto(`${stage.url}runs`);

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { cronWords } from "../src/format/cron";
 import { count, many, percent, short, shortId } from "../src/format/number";
 import { shape } from "../src/format/shape";
+import { sayStep, stepName } from "../src/format/step";
 import { duration, inWords, relative } from "../src/format/time";
 
 test("durations have at most two units", () => {
@@ -47,4 +48,15 @@ test("messages that differ in numbers and names have one shape", () => {
   const one = shape('order 17: "ada lovelace" has 3 items, id 0189-ab12 refused');
   assert.equal(one, shape('order 4711: "bob" has 12 items, id 77aa-99ff refused'));
   assert.notEqual(shape("connection reset"), shape("connection refused"));
+});
+
+test("a step is called what its author called it", () => {
+  const said: [string, string][] = [
+    ["ocr", "ocr"], ["notify#7777", "notify #7777"], ["save#=item-9", "save #item-9"], ["welcome mail#@welcome-ada", "welcome mail"],
+    ["100%25 done", "100% done"], ["caf%C3%A9", "café"], ["$sleep", "sleep"], ["$sleep#2", "sleep #2"], ["$signal/approved#1", "approved"],
+    ["$signal/%24child/ship#1", "child ship"], ["$child/ship started", "child ship started"], ["$timeout/approved", "time limit of approved"], ["$callback/3", "callback 3"], ["%24odd", "$odd"],
+  ];
+  for (const [id, text] of said) assert.equal(sayStep(id), text, id);
+  assert.deepEqual(stepName("welcome mail#2@x"), { kind: "step", name: "welcome mail", number: "2@x", key: "" });
+  assert.equal(stepName("welcome mail#@welcome-ada").key, "welcome-ada");
 });

@@ -38,8 +38,8 @@ export function AuditPage(): JSX.Element {
 }
 
 function Target({ text, detail }: { text: string; detail: unknown }): JSX.Element {
-  const run = ID.exec(text ?? "")?.[0];
   const more = detail === null || detail === undefined || detail === "" ? "" : typeof detail === "string" ? detail : JSON.stringify(detail);
+  const run = ID.exec(`${text} ${more}`)?.[0];
   return <span class="main-cell">{run ? <Link class="cut mono" href={to("runs", run)}>{text}</Link> : <span class="cut">{text}</span>}{more ? <span class="sub shown cut" title={more}>{more}</span> : null}</span>;
 }
 

@@ -1,7 +1,7 @@
 // At a glance: what runs, what is stuck and why, what failed, what was kept from happening twice.
 import type { JSX } from "preact";
 import { SLOW_MS, useResource } from "../api/resource";
-import { STATES, type ErrorGroup, type KeyRow, type Page, type QueueRow, type RunRow, type Stats } from "../api/types";
+import { STATES, type ErrorGroup, type KeyRow, type Page, type QueueRow, type RunRow, type Stats, type WorkflowRow } from "../api/types";
 import { now, serverNow } from "../clock";
 import { count, many, short, shortId } from "../format/number";
 import { duration } from "../format/time";
@@ -55,6 +55,7 @@ function Glance({ stats }: { stats: Stats }): JSX.Element {
 function Attention({ stats }: { stats: Stats }): JSX.Element {
   const queues = useResource<{ items: QueueRow[] }>("queues", { topics: ["queues", "runs"] });
   const stuck = useResource<Page<RunRow>>("runs?state=waiting&limit=100", { topics: ["runs"], gap: SLOW_MS });
+  const workflows = useResource<{ items: WorkflowRow[] }>("workflows", { topics: ["runs", "workers"], gap: SLOW_MS });
   const lines: JSX.Element[] = [];
   const queued = Object.values(stats.queued).reduce((sum, one) => sum + one, 0);
   if (stats.workers.length === 0 && queued > 0) lines.push(<>No worker is up, and {many(queued, "run is", "runs are")} queued. <Link href="workers">Workers</Link></>);
@@ -62,12 +63,16 @@ function Attention({ stats }: { stats: Stats }): JSX.Element {
     if (queue.paused_at) lines.push(<>Queue <b>{queue.name}</b> is paused, since <Ago at={queue.paused_at} />. <Link href="queues">Queues</Link></>);
     else if (queue.oldest_due_at && now.value - queue.oldest_due_at > 60_000) lines.push(<>Queue <b>{queue.name}</b> is late: its oldest run is due for {duration(now.value - queue.oldest_due_at)}. <Link href={`runs?state=queued&queue=${encodeURIComponent(queue.name)}`}>Look</Link></>);
   }
+  for (const row of workflows.data?.items ?? []) {
+    const waiting = row.runs.queued ?? 0;
+    if (waiting && !row.served_by) lines.push(<>No worker serves <b>{row.name}</b>, and {many(waiting, "run of it is", "runs of it are")} queued. <Link href={`runs?state=queued&workflow=${encodeURIComponent(row.name)}`}>Look</Link></>);
+  }
   const held = (stuck.data?.items ?? []).filter((run) => run.waits_for?.for === "stuck");
   for (const run of held.slice(0, 4)) lines.push(<><Link href={to("runs", run.id)}>{run.workflow} {shortId(run.id)}</Link> is stuck: <code>{run.waits_for?.code}</code> {run.waits_for?.detail}</>);
   if (held.length > 4) lines.push(<><Link href="waiting?for=stuck">{held.length - 4} more</Link> are stuck.</>);
   return (
     <Panel title="Needs attention">
-      {lines.length ? <ul class="lines">{lines.map((line, i) => <li key={i}><Icon name="warning" /><span>{line}</span></li>)}</ul> : <p class="calm"><Icon name="check" />Nothing. No queue is late or paused, no run is stuck.</p>}
+      {lines.length ? <ul class="lines">{lines.map((line, i) => <li key={i}><Icon name="warning" /><span>{line}</span></li>)}</ul> : <p class="calm"><Icon name="check" />Nothing. Every queue is served, none is late or paused, no run is stuck.</p>}
     </Panel>
   );
 }

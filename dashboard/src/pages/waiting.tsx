@@ -5,6 +5,7 @@ import { get, RawJson, send } from "../api/client";
 import type { RunAnswer, RunRow, Waits } from "../api/types";
 import { cli, curl } from "../format/command";
 import { shortId } from "../format/number";
+import { sayStep } from "../format/step";
 import { changedHere } from "../live/live";
 import { Same } from "../parts/ask";
 import { Action, Button } from "../parts/button";
@@ -59,7 +60,7 @@ export function WaitingPage(): JSX.Element {
 
 function WaitsFor({ waits }: { waits: Waits | null }): JSX.Element {
   if (!waits) return <span class="faint">–</span>;
-  const what = waits.name ?? waits.step ?? waits.key ?? waits.code ?? (waits.run ? shortId(waits.run) : "");
+  const what = waits.name ?? (waits.step ? sayStep(waits.step) : undefined) ?? waits.key ?? waits.code ?? (waits.run ? shortId(waits.run) : "");
   return <span class={`state ${waits.for === "stuck" ? "state-failed" : "state-waiting"}`}><Icon name={ICON[waits.for] ?? "clock"} /><span class="main-cell">{waits.for}{what ? <span class="ink cut small">{what}</span> : null}</span></span>;
 }
 

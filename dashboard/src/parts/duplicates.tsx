@@ -8,15 +8,15 @@ import { Empty } from "./page";
 import { Table } from "./table";
 import { Ago, When } from "./time";
 
-export function DuplicateList({ duplicates, first }: { duplicates: Duplicates; first: number }): JSX.Element {
+export function DuplicateList({ duplicates, first, got = "the run that was there" }: { duplicates: Duplicates; first: number; got?: string }): JSX.Element {
   const latest = [...duplicates.latest].sort((a, b) => b.at - a.at);
   const other = latest.filter((one) => !one.same_input).length;
-  if (duplicates.count === 0) return <Empty icon="check" title="No duplicates"><p>Nobody started it a second time.</p></Empty>;
+  if (duplicates.count === 0) return <Empty icon="check" title="No duplicates"><p>Nobody came a second time.</p></Empty>;
   return (
     <div class="stack">
       <div class="tiles">
         <div class="tile"><span class="tile-name">suppressed</span><span class="tile-value num">{count(duplicates.count)}</span></div>
-        <div class="tile"><span class="tile-name">with the same input</span><span class="tile-value num">{count(latest.length - other)}</span><span class="faint">got the run that was there</span></div>
+        <div class="tile"><span class="tile-name">with the same input</span><span class="tile-value num">{count(latest.length - other)}</span><span class="faint">got {got}</span></div>
         <div class={other ? "tile bad" : "tile"}><span class="tile-name">with another input</span><span class="tile-value num">{count(other)}</span><span class="faint">were refused: key_conflict</span></div>
       </div>
       {duplicates.count > latest.length ? <p class="faint">The newest {many(latest.length, "duplicate")} are kept; {count(duplicates.count - latest.length)} older ones are only counted.</p> : null}

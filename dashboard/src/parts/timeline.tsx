@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { RunRow, TimelineAnswer } from "../api/types";
 import { count as sayCount, many } from "../format/number";
+import { sayStep, stepName } from "../format/step";
 import { clock, duration } from "../format/time";
 import { fit } from "../timeline/fit";
 import { layOut, type Lane, type Segment, type Timeline as Layout } from "../timeline/layout";
@@ -71,7 +72,7 @@ function spanOf(lanes: Lane[], scale: Scale): [number, number] {
 function only(layout: Layout, wanted: string, errors: boolean): Lane[] {
   if (!wanted && !errors) return layout.lanes;
   const text = wanted.toLowerCase();
-  const fits = (lane: Lane): boolean => lane.name.toLowerCase().includes(text) && (!errors || lane.segments.some((segment) => segment.kind === "failed"));
+  const fits = (lane: Lane): boolean => `${lane.name} ${sayStep(lane.name)}`.toLowerCase().includes(text) && (!errors || lane.segments.some((segment) => segment.kind === "failed"));
   return layout.lanes.filter((lane) => lane.kind === "run" || fits(lane));
 }
 
@@ -117,7 +118,8 @@ function LaneRow({ lane, scale, view, chosen, onChoose }: { lane: Lane; scale: S
     <button type="button" data-row class={`lane lane-${lane.kind}${chosen ? " chosen" : ""}`} aria-pressed={chosen} onClick={() => onChoose(lane)}>
       <span class={`lane-name outcome-${lane.outcome}`}>
         <Icon name={lane.outcome === "failed" ? "cross" : lane.outcome === "ok" && lane.kind === "step" ? "check" : lane.outcome === "running" ? "running" : LANE_ICON[lane.kind]} />
-        <span class="cut">{lane.name}</span>
+        <span class="cut" title={lane.name}>{sayStep(lane.name)}</span>
+        {stepName(lane.name).key ? <span class="count" title={`key ${stepName(lane.name).key}`}><Icon name="keys" label="with a key" /></span> : null}
         {lane.kind === "group" ? <span class="count">×{sayCount(lane.steps)}</span> : lane.tries > 1 && lane.kind !== "run" ? <span class="count" title={`${lane.tries} tries`}>{lane.tries} tries</span> : null}
       </span>
       <span class="lane-bar">
@@ -136,7 +138,7 @@ function sayOutcome(lane: Lane): string {
   return `${lane.outcome === "ok" ? "done" : lane.outcome}${tries}, in `;
 }
 
-const SAID: Record<Segment["kind"], string> = { queue: "queued", ok: "executing", failed: "failed try", backoff: "back-off", wait: "waiting", signal: "signal", running: "running" };
+const SAID: Record<Segment["kind"], string> = { queue: "queued", ok: "executing", failed: "failed try", backoff: "back-off", wait: "waiting", signal: "until the signal came", running: "running" };
 
 function saySegment(segment: Segment, count: number): string {
   const said = `${SAID[segment.kind]} · ${duration(segment.to - segment.from)} · ${clock(segment.from)} – ${clock(segment.to)}`;

@@ -1,6 +1,7 @@
 // From the columns of a timeline to lanes of segments. Pure; typed arrays are not needed below the
 // limit of a history.
 import type { RunRow, TimelineAnswer, Waits } from "../api/types";
+import { stepName } from "../format/step";
 
 /** What a piece of a bar shows. */
 export type SegmentKind = "queue" | "ok" | "failed" | "backoff" | "wait" | "signal" | "running";
@@ -57,10 +58,14 @@ export function layOut(answer: TimelineAnswer, run: RunRow, options: LayoutOptio
 function stepLanes(answer: TimelineAnswer): Map<string, Lane> {
   const { rows } = answer;
   const lanes = new Map<string, Lane>();
+  let latest = rows.began_at[0] ?? 0;
   for (let i = 0; i < rows.seq.length; i++) {
     const name = answer.steps[rows.step[i] as number] ?? "?";
     const kind = rows.kind[i] as string;
-    const [from, to] = [rows.began_at[i] as number, rows.at[i] as number];
+    const to = rows.at[i] as number;
+    // A signal has no beginning: what is shown is the time since anything else was recorded.
+    const from = kind === "arrived" ? Math.min(latest, to) : (rows.began_at[i] as number);
+    latest = to;
     let lane = lanes.get(name);
     if (!lane) lanes.set(name, (lane = freshLane(name, kind, from)));
     const tries = rows.try[i] as number;
@@ -80,7 +85,8 @@ function stepLanes(answer: TimelineAnswer): Map<string, Lane> {
 }
 
 function freshLane(name: string, kind: string, from: number): Lane {
-  const laneKind = kind === "fired" ? "timer" : kind === "arrived" ? "signal" : "step";
+  const own = stepName(name).kind;
+  const laneKind = kind === "fired" || own === "timer" ? "timer" : kind === "arrived" || own === "signal" ? "signal" : "step";
   return { name, kind: laneKind, from, to: from, tries: 1, steps: 1, outcome: "ok", segments: [] };
 }
 
@@ -104,7 +110,7 @@ function addWaits(lanes: Map<string, Lane>, run: RunRow, now: number): void {
   let since = run.started_at ?? run.created_at;
   for (const other of lanes.values()) since = Math.max(since, other.to);
   if (!lane) {
-    lane = { ...freshLane(name, waits.for === "timer" ? "fired" : waits.for === "signal" ? "arrived" : "done", since), tries: 0 };
+    lane = { ...freshLane(name, waits.for === "timer" ? "fired" : waits.for === "signal" || waits.for === "child" ? "arrived" : "done", since), tries: 0 };
     lanes.set(name, lane);
   }
   const kind: SegmentKind = waits.for === "retry" ? "backoff" : "wait";
@@ -116,6 +122,7 @@ function addWaits(lanes: Map<string, Lane>, run: RunRow, now: number): void {
 
 function waitsOn(waits: Waits): string | null {
   if (waits.for === "signal") return waits.name ?? null;
+  if (waits.for === "child") return "its child";
   return waits.step ?? null;
 }
 
@@ -130,7 +137,7 @@ function runLane(answer: TimelineAnswer, run: RunRow, lanes: Lane[], end: number
     segments.push(plain(run.state === "failed" ? "failed" : run.state === "running" ? "running" : "ok", started, end));
     for (const lane of lanes) {
       if (lane.kind === "step" && lane.outcome !== "waiting") continue;
-      for (const piece of lane.segments) if (piece.kind === "wait") segments.push(plain("wait", piece.from, piece.to));
+      for (const piece of lane.segments) if (piece.kind === "wait" || piece.kind === "signal") segments.push(plain("wait", piece.from, piece.to));
     }
   }
   segments.push(...queued);

@@ -20,6 +20,8 @@ export interface Scale {
 
 /** An idle time is drawn short if it is more than this share of what is not drawn short yet, … */
 const IDLE_SHARE_MIN = 0.12;
+/** … and longer than this, … */
+const IDLE_MS_MIN = 2000;
 /** … and gets this share of the drawing. */
 const IDLE_DRAWN = 0.03;
 /** Gaps that are drawn short at most; more would leave no room for the rest. */
@@ -57,7 +59,7 @@ function longest(all: [number, number][], span: number): [number, number][] {
   const chosen: [number, number][] = [];
   for (const gap of [...all].sort((a, b) => b[1] - b[0] - (a[1] - a[0])).slice(0, GAPS_MAX)) {
     const ms = gap[1] - gap[0];
-    if (ms <= rest * IDLE_SHARE_MIN) break;
+    if (ms <= rest * IDLE_SHARE_MIN || ms < IDLE_MS_MIN) break;
     chosen.push(gap);
     rest -= ms;
   }

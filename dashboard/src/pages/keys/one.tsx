@@ -111,7 +111,7 @@ function StepKeyView({ found }: { found: { key: StepKey; duplicates: Duplicates 
         </dl>
         {row.failure ? <FailureView failure={row.failure} /> : row.state === "done" ? <Payload title="Result" value={row.result} /> : <p class="notice"><Icon name="info" />Its work is under way. Steps that meet it wait.</p>}
       </Panel>
-      <Panel title="Steps that came later"><DuplicateList duplicates={duplicates} first={row.taken_at} /></Panel>
+      <Panel title="Steps that came later"><DuplicateList duplicates={duplicates} first={row.taken_at} got="the result that was there" /></Panel>
     </div>
   );
 }

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { getExact } from "../../api/client";
 import type { HistoryRecord, Run, TimelineAnswer } from "../../api/types";
 import { many } from "../../format/number";
+import { sayStep } from "../../format/step";
 import { clock, duration } from "../../format/time";
 import { Empty, Panel } from "../../parts/page";
 import { Table } from "../../parts/table";
@@ -73,7 +74,7 @@ function Errors({ run, seqs }: { run: Run; seqs: number[] }): JSX.Element {
           const failure = failureOf(record.entry.kind, record.entry.value);
           return (
             <li key={record.seq}>
-              <div class="row wrap"><button type="button" class="link" onClick={() => patchSearch({ tab: null, step: record.step }, true)}>{record.step}</button><span class="faint num">try {record.try_number} · attempt {record.attempt} · {clock(record.at)}</span><Outcome kind={record.entry.kind} /></div>
+              <div class="row wrap"><button type="button" class="link" onClick={() => patchSearch({ tab: null, step: record.step }, true)}>{sayStep(record.step)}</button><span class="faint num">try {record.try_number} · attempt {record.attempt} · {clock(record.at)}</span><Outcome kind={record.entry.kind} /></div>
               {failure ? <FailureView failure={failure} /> : null}
             </li>
           );

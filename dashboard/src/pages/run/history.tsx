@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { HistoryRecord, Run } from "../../api/types";
+import { sayStep } from "../../format/step";
 import { clock, duration } from "../../format/time";
 import { Loaded } from "../../parts/page";
 import { usePages } from "../../parts/pager";
@@ -38,7 +39,7 @@ function Row({ run, record, open, toggle }: { run: string; record: HistoryRecord
     <>
       <tr class={record.voided_at ? "voided" : ""}>
         <td class="num">{record.seq}</td>
-        <td class="grow"><button type="button" data-row class="link" aria-expanded={open} onClick={toggle}>{record.step}</button>{record.voided_at ? <span class="mark" title="A retry of the run took it out of the history">voided</span> : null}</td>
+        <td class="grow"><button type="button" data-row class="link" aria-expanded={open} onClick={toggle}>{sayStep(record.step)}</button>{record.voided_at ? <span class="mark" title="A retry of the run took it out of the history">voided</span> : null}</td>
         <td><Outcome kind={record.entry.kind} /></td>
         <td class="num">{record.try_number}</td>
         <td class="num w2">{record.attempt}</td>

@@ -4,12 +4,15 @@ import { useState } from "preact/hooks";
 import { useResource } from "../../api/resource";
 import type { Failure, HistoryRecord, Run, TimelineAnswer } from "../../api/types";
 import type { Json } from "../../api/json";
+import { sayStep, stepName } from "../../format/step";
 import { clock, duration } from "../../format/time";
 import { Action } from "../../parts/button";
 import { CopyButton } from "../../parts/copy";
 import { Icon } from "../../parts/icon";
 import { Payload } from "../../parts/json-view";
 import { Loaded } from "../../parts/page";
+import { Link } from "../../route/place";
+import { to } from "../../route/route";
 import { baseName } from "../../timeline/layout";
 import { askFork } from "./fork";
 
@@ -41,14 +44,16 @@ export function StepPanel({ run, answer, step, onClose }: { run: Run; answer: Ti
   const rows = rowsOf(answer, step);
   const [open, setOpen] = useState<number | null>(null);
   const shown = open !== null && rows.some((row) => row.seq === open) ? open : rows[rows.length - 1]?.seq ?? null;
-  const id = `${run.id}/${step}`;
+  const { key } = stepName(step);
+  const id = key ? `key/${key}` : `${run.id}/${step}`;
   return (
-    <aside class="side" aria-label={`Step ${step}`}>
+    <aside class="side" aria-label={`Step ${sayStep(step)}`}>
       <header class="side-head">
-        <h2 class="cut">{step}</h2>
+        <h2 class="cut" title={step}>{sayStep(step)}</h2>
         <button type="button" class="icon-button" aria-label="Close the step" onClick={onClose}><Icon name="close" /></button>
       </header>
       <p class="faint small row tight"><span class="cut" title="The idempotency key that the step hands to others">{id}</span><CopyButton text={id} what="the step's id" /></p>
+      {stepName(step).key ? <p>Once over all runs, by the key <Link href={to("step-keys", stepName(step).key)}>{stepName(step).key}</Link></p> : null}
       {rows.length === 0 ? <p class="faint">Nothing is recorded for it yet.</p> : (
         <table class="table tight">
           <thead><tr><th scope="col">try</th><th scope="col">came of it</th><th scope="col" class="num">began</th><th scope="col" class="num">took</th></tr></thead>

@@ -4,6 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { Run, TimelineAnswer } from "../../api/types";
 import { isEnded } from "../../api/types";
 import { serverNow } from "../../clock";
+import { sayStep } from "../../format/step";
 import { clock, duration } from "../../format/time";
 import { Icon } from "../../parts/icon";
 import { VirtualList } from "../../parts/virtual";
@@ -37,7 +38,7 @@ function StepRow({ lane }: { lane: Lane }): JSX.Element {
   const icon = lane.outcome === "failed" ? "cross" : lane.outcome === "ok" ? "check" : "clock";
   return (
     <button type="button" data-row class="steps-row" onClick={() => patchSearch({ tab: null, step: lane.name }, true)}>
-      <span class={`lane-name outcome-${lane.outcome}`}><Icon name={icon} /><span class="cut">{lane.name}</span></span>
+      <span class={`lane-name outcome-${lane.outcome}`}><Icon name={icon} /><span class="cut" title={lane.name}>{sayStep(lane.name)}</span></span>
       <span class="num">{lane.tries}</span>
       <span class="num">{clock(lane.from)}</span>
       <span class="num">{duration(lane.to - lane.from)}</span>
