@@ -118,6 +118,9 @@ export function openBrowser() {
 export async function openPage(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   context.setDefaultTimeout(SOON);
+  // While one works on the pages: a fresh build in place of the files inside the server.
+  const fresh = process.env.ONWARD_DIST;
+  if (fresh) await context.route(/\/(app\.js|app\.css|icons\.svg)$/, (route) => route.fulfill({ path: join(fresh, new URL(route.request().url()).pathname.split("/").pop()) }));
   return watch(await context.newPage());
 }
 

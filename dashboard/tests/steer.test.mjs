@@ -138,7 +138,7 @@ test("a schedule is paused, resumed and triggered from its page", () => at("sche
     await page.getByRole("button", { name, exact: true }).click();
     await page.getByRole("dialog").getByRole("button", { name, exact: true }).click();
   };
-  assert.equal(await page.locator(".times li").count(), 5);
+  await until("its next five times are shown", async () => (await page.locator(".times li").count()) === 5);
   await confirm("Pause");
   await page.getByText("its times pass without a run").waitFor();
   await confirm("Resume");
@@ -165,6 +165,7 @@ test("the keyboard alone is enough", () => at("", {}, async (page) => {
   await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("Control+k");
+  await page.locator("[role=combobox]:focus").waitFor();
   await page.keyboard.type("expense");
   await page.getByRole("option", { name: /expense-7/ }).first().waitFor();
   await page.keyboard.press("Enter");

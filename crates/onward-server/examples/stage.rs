@@ -31,9 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["worker", store] => work(Onward::open(store).await?).await,
-        ["serve", store, port] => {
-            serve(store, port, Options::new(Access::Open(Role::Admin))).await
-        }
+        ["serve", store, port] => serve(store, port, Options::new(Access::Open(Role::Admin))).await,
         ["serve", store, port, mount] => mounted(store, port, mount).await,
         ["tokens", store, port] => {
             let tokens = Tokens::none()
@@ -124,8 +122,6 @@ async fn sleepy(ctx: Ctx, _: Json) -> Result<String, Failure> {
 }
 
 async fn fan_out(ctx: Ctx, count: u32) -> Result<usize, Failure> {
-    let notify = |number: u32| {
-        ctx.step("notify", move |_| async move { Ok::<_, Failure>(number) })
-    };
+    let notify = |number: u32| ctx.step("notify", move |_| async move { Ok::<_, Failure>(number) });
     Ok(ctx.all(0..count, FAN_OUT_AT_ONCE, notify).await?.len())
 }

@@ -1,6 +1,7 @@
 // One run: what it is, why it stands where it stands, and its steps over time.
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { write } from "../api/json";
 import { useResource } from "../api/resource";
 import type { Run, RunAnswer, TimelineAnswer } from "../api/types";
 import { askVerb, VERBS } from "../actions";
@@ -23,6 +24,7 @@ import { StepsTab } from "./run/steps";
 import { TimelineTab } from "./run/timeline";
 import { WhyLine } from "./run/why";
 import { PayloadTab } from "./run/payload";
+import { StartForm, type Fields } from "./workflows/start";
 
 const TABS = [["timeline", "Timeline"], ["steps", "Steps"], ["data", "Input and output"], ["attempts", "Attempts and errors"], ["history", "History"], ["key", "Key"]] as const;
 
@@ -96,12 +98,14 @@ function RunHead({ run }: { run: Run }): JSX.Element {
 function RunActions({ run, steps }: { run: Run; steps: string[] }): JSX.Element {
   const shown = VERBS.filter((info) => info.verb !== (run.paused_at ? "pause" : "resume"));
   const path = `runs/${run.id}`;
+  const [starting, setStarting] = useState(false);
   return (
     <>
       {shown.map((info) => (
         <Action key={info.verb} need={info.need} icon={info.icon} kind={info.verb === "retry" && !info.unfit(run) ? "primary" : "plain"} disabled={info.unfit(run)} onClick={() => askVerb(info.verb, run)}>{info.title}</Action>
       ))}
       <Action icon="fork" onClick={() => askFork(run, steps)}>Fork…</Action>
+      <Action icon="plus" onClick={() => setStarting(true)} title="A new run with this input, which you may change">Start like this…</Action>
       <details class="menu">
         <summary class="button">Copy</summary>
         <div class="menu-in">
@@ -110,8 +114,18 @@ function RunActions({ run, steps }: { run: Run; steps: string[] }): JSX.Element 
           <Button kind="quiet" onClick={() => void copyAndSay(location.href, "the link")}>Link</Button>
         </div>
       </details>
+      {starting ? <StartForm workflow={run.workflow} known={[]} like={likeOf(run)} onClose={() => setStarting(false)} /> : null}
     </>
   );
+}
+
+/** The start that would make the same run, without its key. */
+function likeOf(run: Run): Partial<Fields> {
+  return {
+    input: run.input === undefined ? "" : write(run.input, 2),
+    queue: run.queue === "default" ? "" : run.queue,
+    tags: Object.entries(run.tags ?? {}).map(([name, value]) => `${name}=${value}`).join(" "),
+  };
 }
 
 function RunFacts({ run, answer }: { run: Run; answer: RunAnswer }): JSX.Element {

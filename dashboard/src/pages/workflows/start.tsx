@@ -13,7 +13,7 @@ import { toast } from "../../parts/toast";
 import { go } from "../../route/place";
 import { to } from "../../route/route";
 
-interface Fields {
+export interface Fields {
   workflow: string;
   input: string;
   key: string;
@@ -50,10 +50,19 @@ function cliOf(fields: Fields): string {
   return cli(...words);
 }
 
-export function StartForm({ workflow, known, onClose }: { workflow: string; known: string[]; onClose: () => void }): JSX.Element {
-  const [fields, setFields] = useState<Fields>({ ...FRESH, workflow });
+interface StartProps {
+  /** Empty where it is still to be chosen. */
+  workflow: string;
+  known: string[];
+  /** What is filled in at first. */
+  like?: Partial<Fields>;
+  onClose: () => void;
+}
+
+export function StartForm({ workflow, known, like, onClose }: StartProps): JSX.Element {
+  const [fields, setFields] = useState<Fields>({ ...FRESH, workflow, ...like });
   const [error, setError] = useState("");
-  const [more, setMore] = useState(false);
+  const [more, setMore] = useState(!!like?.queue || !!like?.tags);
   const put = (name: keyof Fields) => (event: Event) => setFields({ ...fields, [name]: (event.currentTarget as HTMLInputElement).value });
   const path = `${to("workflows", fields.workflow)}/runs`;
   const headers: Record<string, string> = fields.key ? { "Idempotency-Key": `"${fields.key.replace(/["\\]/g, "\\$&")}"` } : {};
