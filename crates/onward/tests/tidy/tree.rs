@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 const FOREIGN_FOLDERS: [&str; 4] = [".git", "target", "node_modules", "dist"];
 
 /// How the names of our sources end, scripts aside.
-const SOURCES: [&str; 10] =
-    ["rs", "sql", "toml", "html", "css", "js", "mjs", "ts", "tsx", "py"];
+const SOURCES: [&str; 10] = ["rs", "sql", "toml", "html", "css", "js", "mjs", "ts", "tsx", "py"];
 
 /// A text file, by its path from the root.
 pub(crate) struct File {
