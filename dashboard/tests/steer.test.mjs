@@ -177,12 +177,22 @@ test("the keyboard alone is enough", () => at("", {}, async (page) => {
 
 test("commands are copied as they are typed elsewhere", () => at(`runs/${made.order}`, { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
   const copied = async (name) => {
-    await page.getByText("Copy", { exact: true }).click();
+    await page.getByText("More", { exact: true }).click();
     await page.getByRole("button", { name }).click();
-    const text = await page.evaluate(() => navigator.clipboard.readText());
-    await page.getByText("Copy", { exact: true }).click();
-    return text;
+    return page.evaluate(() => navigator.clipboard.readText());
   };
-  assert.equal(await copied("As CLI"), `onward runs show ${made.order}`);
-  assert.match(await copied("As curl"), new RegExp(`^curl -X GET ${stage.url}api/v1/runs/${made.order}`));
+  assert.equal(await copied("Copy as CLI"), `onward runs show ${made.order}`);
+  assert.match(await copied("Copy as curl"), new RegExp(`^curl -X GET ${stage.url}api/v1/runs/${made.order}`));
+}));
+
+test("a run is started like another, with an input that was changed", () => at(`runs/${made.order}`, {}, async (page) => {
+  await page.getByText("More", { exact: true }).click();
+  await page.getByRole("button", { name: "Start like this…" }).click();
+  const input = page.getByLabel("Input, as JSON");
+  assert.match(await input.inputValue(), /"customer": "ada"/);
+  await input.fill('{"customer": "grace"}');
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.waitForURL((url) => url.pathname.startsWith("/runs/") && !url.pathname.includes(made.order));
+  await page.getByRole("tab", { name: "Input and output" }).click();
+  await page.getByText('"grace"').waitFor();
 }));

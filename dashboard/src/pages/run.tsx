@@ -11,6 +11,7 @@ import { useKey } from "../keys";
 import { watchRun } from "../live/live";
 import { Action, Button } from "../parts/button";
 import { CopyButton, copyAndSay } from "../parts/copy";
+import { Menu } from "../parts/menu";
 import { Loaded, PageFrame } from "../parts/page";
 import { RunStateBadge } from "../parts/state";
 import { Ago, Took, When } from "../parts/time";
@@ -105,15 +106,12 @@ function RunActions({ run, steps }: { run: Run; steps: string[] }): JSX.Element 
         <Action key={info.verb} need={info.need} icon={info.icon} kind={info.verb === "retry" && !info.unfit(run) ? "primary" : "plain"} disabled={info.unfit(run)} onClick={() => askVerb(info.verb, run)}>{info.title}</Action>
       ))}
       <Action icon="fork" onClick={() => askFork(run, steps)}>Fork…</Action>
-      <Action icon="plus" onClick={() => setStarting(true)} title="A new run with this input, which you may change">Start like this…</Action>
-      <details class="menu">
-        <summary class="button">Copy</summary>
-        <div class="menu-in">
-          <Button kind="quiet" onClick={() => void copyAndSay(cli("onward", "runs", "show", run.id), "the command")}>As CLI</Button>
-          <Button kind="quiet" onClick={() => void copyAndSay(curl("GET", path), "the curl command")}>As curl</Button>
-          <Button kind="quiet" onClick={() => void copyAndSay(location.href, "the link")}>Link</Button>
-        </div>
-      </details>
+      <Menu title="More" closes>
+        <Action kind="quiet" onClick={() => setStarting(true)}>Start like this…</Action>
+        <Button kind="quiet" onClick={() => void copyAndSay(cli("onward", "runs", "show", run.id), "the command")}>Copy as CLI</Button>
+        <Button kind="quiet" onClick={() => void copyAndSay(curl("GET", path), "the curl command")}>Copy as curl</Button>
+        <Button kind="quiet" onClick={() => void copyAndSay(location.href, "the link")}>Copy link</Button>
+      </Menu>
       {starting ? <StartForm workflow={run.workflow} known={[]} like={likeOf(run)} onClose={() => setStarting(false)} /> : null}
     </>
   );

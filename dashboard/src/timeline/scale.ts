@@ -22,8 +22,8 @@ export interface Scale {
 const IDLE_SHARE_MIN = 0.12;
 /** … and longer than this, … */
 const IDLE_MS_MIN = 2000;
-/** … and gets this share of the drawing. */
-const IDLE_DRAWN = 0.03;
+/** … and gets at most this share of the drawing, all of them together twice that. */
+const IDLE_DRAWN_MAX = 0.15;
 /** Gaps that are drawn short at most; more would leave no room for the rest. */
 const GAPS_MAX = 8;
 
@@ -76,7 +76,8 @@ function collapsed(timeline: Timeline): Stretch[] {
   }
   const gaps = longest(all, span);
   const idle = gaps.reduce((sum, [from, to]) => sum + to - from, 0);
-  const room = 1 - gaps.length * IDLE_DRAWN;
+  const drawn = Math.min(IDLE_DRAWN_MAX, (2 * IDLE_DRAWN_MAX) / gaps.length);
+  const room = 1 - gaps.length * (gaps.length ? drawn : 0);
   const stretches: Stretch[] = [];
   let [time, at] = [timeline.from, 0];
   const add = (to: number, width: number, isIdle: boolean): void => {
@@ -87,7 +88,7 @@ function collapsed(timeline: Timeline): Stretch[] {
   const busy = Math.max(1e-9, span - idle);
   for (const [from, to] of gaps) {
     add(from, ((from - time) / busy) * room, false);
-    add(to, IDLE_DRAWN, true);
+    add(to, drawn, true);
   }
   add(timeline.to, 1 - at, false);
   return stretches;

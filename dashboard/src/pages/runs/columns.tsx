@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import type { RunRow, Why } from "../../api/types";
 import { count } from "../../format/number";
+import { Menu } from "../../parts/menu";
 import type { Column } from "../../parts/table";
 import { RunStateBadge } from "../../parts/state";
 import { Ago, Took } from "../../parts/time";
@@ -58,11 +59,8 @@ export function ColumnPicker(): JSX.Element {
     patchSearch({ columns: same ? null : next.join(",") });
   };
   return (
-    <details class="menu">
-      <summary class="button quiet">Columns</summary>
-      <div class="menu-in">
+    <Menu title="Columns" quiet>
         {COLUMNS.filter((one) => one.id !== "workflow").map((one) => <label key={one.id} class="tick"><input type="checkbox" checked={ids.includes(one.id)} onChange={() => toggle(one.id)} />{one.name === "dup" ? "duplicates" : one.name}</label>)}
-      </div>
-    </details>
+    </Menu>
   );
 }
