@@ -53,7 +53,7 @@ function Shell(): JSX.Element {
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>To the content</a>
       <TopBar open={open} toggle={() => setOpen(!open)} />
       <Menu close={() => setOpen(false)} />
-      <main id="main" tabIndex={-1}>
+      <main id="main" tabIndex={-1} onClick={() => open && setOpen(false)}>
         <Banner />
         <Routed at={route.value} />
       </main>
