@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onward::store::Store;
-use onward::{Onward, Stats, Timestamp};
+use onward::{Onward, QueueUse, Run, Stats, Timestamp};
 use tokio::sync::{Mutex, watch};
 
 use crate::guard::rate::Rates;
@@ -77,6 +77,16 @@ impl App {
         let stats = Arc::new(self.onward.stats().await?);
         *known = Some((Instant::now(), Arc::clone(&stats)));
         Ok(stats)
+    }
+
+    /// What is counted in the queue of a run, and in its lane, if the queue is set up.
+    pub(crate) async fn queue_use(&self, run: &Run) -> Result<Option<QueueUse>, Problem> {
+        match self.store().queues() {
+            Some(queues) if !run.state.is_final() => {
+                Ok(queues.queue_use(run.queue.clone(), run.lane.clone()).await?)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Which store it is.

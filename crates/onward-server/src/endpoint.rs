@@ -245,7 +245,8 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         .gives(&[(200, "ShownStepKey")]),
     delete("/api/v1/step-keys/{key}", "release_step_key", "Forgets a step key")
         .gives(&[(200, "Released")]),
-    get("/api/v1/queues", "list_queues", "Queues, and what waits in them")
+    get("/api/v1/queues", "list_queues", "Queues, what waits in them and what limits them")
+        .params(&["cursor"])
         .gives(&[(200, "Queues")]),
     put("/api/v1/queues/{queue}", "limit_queue", "Sets the limits of a queue")
         .role(ADMIN)

@@ -186,6 +186,7 @@ async fn change(
                     Code::RunFinished
                     | Code::RunNotEnded
                     | Code::RunNotFailed
+                    | Code::RunUndone
                     | Code::RunNotFound => totals.skipped += 1,
                     _ => totals.failed += 1,
                 },
@@ -196,18 +197,13 @@ async fn change(
 }
 
 impl Action {
-    /// Whether this build can do it.
-    pub(crate) fn is_known(self) -> bool {
-        matches!(self, Action::Cancel | Action::Retry | Action::Delete)
-    }
-
     async fn apply(self, onward: &Onward, run: RunId) -> Result<(), onward::Error> {
         let handle = onward.run(run);
         match self {
             Action::Cancel => handle.cancel().await,
             Action::Retry => handle.retry().await,
-            // Refused before it is started.
-            Action::Pause | Action::Resume => Ok(()),
+            Action::Pause => handle.pause().await,
+            Action::Resume => handle.resume().await,
             Action::Delete => handle.delete().await.map(drop),
         }
     }

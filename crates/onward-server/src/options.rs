@@ -113,6 +113,8 @@ pub enum PayloadPlace {
     Details,
     /// What is kept with a step key.
     StepKey,
+    /// A line of a run's log, as a JSON text.
+    Log,
 }
 
 /// How a router behaves.

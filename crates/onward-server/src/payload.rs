@@ -1,9 +1,9 @@
 //! Payloads as they may be shown.
 //!
-//! Owns: which fields of runs, records, schedules and keys are payloads. Never shows one without
+//! Owns: which fields of runs, records, logs, schedules and keys are payloads. Never shows one without
 //! asking the options.
 
-use onward::{Entry, Failure, Record, Run, Schedule, StepKey};
+use onward::{Entry, Failure, Json, LogLine, Record, Run, Schedule, StepKey};
 
 use crate::options::{Options, Payload, PayloadPlace};
 
@@ -36,6 +36,15 @@ impl Options {
             run: None,
         });
         schedule
+    }
+
+    /// A line of a log, which may quote a payload.
+    pub(crate) fn shown_line(&self, mut line: LogLine) -> LogLine {
+        let Ok(json) = Json::of(&line.text) else { return line };
+        let place = PayloadPlace::Log;
+        let shown = self.shown(Payload { json: &json, place, workflow: None, run: None });
+        line.text = shown.read().unwrap_or_else(|_| shown.as_str().to_owned());
+        line
     }
 
     pub(crate) fn shown_key(&self, mut key: StepKey) -> StepKey {

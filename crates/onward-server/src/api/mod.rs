@@ -6,7 +6,7 @@ pub(crate) mod export;
 pub(crate) mod filter;
 pub(crate) mod history;
 pub(crate) mod keys;
-pub(crate) mod later;
+pub(crate) mod log;
 pub(crate) mod meta;
 pub(crate) mod operations;
 pub(crate) mod queues;

@@ -1,39 +1,70 @@
-//! `/queues`: what waits where.
+//! `/queues`: what waits where, and what limits it.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use onward::{Filter, RunState};
+use onward::{QueueCounts, QueueLimits, Timestamp};
 use serde::Serialize;
 
-use super::workflows::each_run;
 use crate::answer::{self, Answer, Page};
 use crate::app::App;
-use crate::limits::RUNNING_SAMPLE;
+use crate::problem::Problem;
+use crate::request::{At, Body, Params};
 
 #[derive(Default, Serialize)]
-struct Queue {
+struct Shown {
     name: String,
     queued: u64,
-    /// Over the newest running runs, up to a limit.
     running: u64,
     served_by: usize,
+    limits: QueueLimits,
+    paused_at: Option<Timestamp>,
 }
 
-pub(crate) async fn list(State(app): State<App>) -> Answer {
-    let stats = app.stats().await?;
-    let mut found: BTreeMap<String, Queue> = BTreeMap::new();
-    for (name, queued) in &stats.queued {
-        found.entry(name.clone()).or_default().queued = *queued;
+/// A page of queues that have runs or are set up; the first one also has those that workers serve.
+pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
+    let served = served_by(&app).await?;
+    let page = app.onward.queues(params.cursor()).await?;
+    let next = page.queues.last().map(|counts| counts.queue.name.clone()).filter(|_| page.more);
+    let mut found: BTreeMap<String, Shown> = BTreeMap::new();
+    for name in served.keys().filter(|_| params.cursor().is_none() && next.is_none()) {
+        found.insert(name.clone(), Shown { name: name.clone(), ..Shown::default() });
     }
-    for name in stats.workers.iter().flat_map(|worker| &worker.queues) {
-        found.entry(name.clone()).or_default().served_by += 1;
+    for counts in page.queues {
+        found.insert(counts.queue.name.clone(), shown(counts));
     }
-    let filter = Filter { states: vec![RunState::Running], ..Filter::default() };
-    each_run(&app, filter, RUNNING_SAMPLE, |run| {
-        found.entry(run.queue.clone()).or_default().running += 1;
-    })
-    .await?;
-    let items: Vec<_> = found.into_iter().map(|(name, queue)| Queue { name, ..queue }).collect();
-    answer::ok(&Page { items, next: None })
+    for (name, queue) in &mut found {
+        queue.served_by = served.get(name).copied().unwrap_or(0);
+    }
+    answer::ok(&Page { items: found.into_values().collect(), next })
+}
+
+async fn served_by(app: &App) -> Result<BTreeMap<String, usize>, Problem> {
+    let mut served = BTreeMap::new();
+    for name in app.stats().await?.workers.iter().flat_map(|worker| &worker.queues) {
+        *served.entry(name.clone()).or_default() += 1;
+    }
+    Ok(served)
+}
+
+fn shown(counts: QueueCounts) -> Shown {
+    let QueueCounts { queue, queued, running } = counts;
+    let (limits, paused_at) = (queue.limits, queue.paused_at);
+    Shown { name: queue.name, queued, running, served_by: 0, limits, paused_at }
+}
+
+pub(crate) async fn limit(
+    State(app): State<App>,
+    At(name): At<String>,
+    Body(limits): Body<QueueLimits>,
+) -> Answer {
+    answer::ok(&app.onward.queue(name).limits(limits).save().await?)
+}
+
+pub(crate) async fn pause(State(app): State<App>, At(name): At<String>) -> Answer {
+    answer::ok(&app.onward.queue(name).pause().await?)
+}
+
+pub(crate) async fn resume(State(app): State<App>, At(name): At<String>) -> Answer {
+    answer::ok(&app.onward.queue(name).resume().await?)
 }

@@ -38,7 +38,8 @@ async fn rows(app: &App, page: RunPage) -> Answer {
 /// Why a run is not running, by counts that are at most a second old.
 pub(crate) async fn reason(app: &App, run: &Run) -> Result<Why, Problem> {
     let stats = app.stats().await?;
-    Ok(why(run, &stats.workers, app.now()))
+    let used = app.queue_use(run).await?;
+    Ok(why(run, &stats.workers, used.as_ref(), app.now()))
 }
 
 /// A run as a row: without its payloads, and with the sentence that says why it does not run.

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use self::keys::CodedKeys;
 use self::pass::{Opening, Sealing};
 use super::{
-    Answer, Claim, Claims, Conflict, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, NewRun,
+    Answer, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, Looks, NewRun,
     NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query, Queues, RunPage,
     Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer, Store, Sweep, Swept,
     Topic, Transact, Transacted, Waiter, Which,
@@ -363,6 +363,18 @@ impl Store for CodedStore {
 
     fn queues(&self) -> Option<&dyn Queues> {
         self.inner.queues()
+    }
+
+    fn looks(&self) -> Option<&dyn Looks> {
+        self.inner.looks()
+    }
+
+    fn deletes(&self) -> Option<&dyn Delete> {
+        self.inner.deletes()
+    }
+
+    fn audit(&self) -> Option<&dyn Audit> {
+        self.inner.audit()
     }
 
     fn steer(&self) -> Option<&dyn Steer> {

@@ -1,0 +1,109 @@
+// The stream of changes, kept open: reconnects with growing pauses, and says how it stands. Used
+// by the shared worker, and by a tab where there is none.
+
+export type Status = "connecting" | "live" | "down";
+
+export interface StreamSink {
+  topics(topics: string[]): void;
+  status(status: Status): void;
+}
+
+/** Everything may have changed. */
+export const ALL = "*";
+
+/** As many runs as the server watches for one stream. */
+const RUNS_MAX = 8;
+
+const PAUSE_MIN_MS = 500;
+const PAUSE_MAX_MS = 10_000;
+
+/** No word from the server for this long, pings included, means that the connection is dead. */
+const SILENCE_MAX_MS = 45_000;
+
+export class Stream {
+  private source: EventSource | null = null;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private silence: ReturnType<typeof setTimeout> | undefined;
+  private failures = 0;
+  private wasLive = false;
+  private moving = false;
+  private runs: string[] = [];
+
+  constructor(private readonly url: string, private readonly sink: StreamSink) {}
+
+  /** Which runs are told of record by record; the server takes only so many of them. */
+  watch(runs: string[]): void {
+    const next = [...new Set(runs)].sort().slice(0, RUNS_MAX);
+    if (next.join() === this.runs.join()) return;
+    this.runs = next;
+    if (!this.source) return;
+    // Another address needs another connection; that is no outage.
+    this.moving = true;
+    this.close();
+    this.open();
+  }
+
+  open(): void {
+    if (this.source || this.timer) return;
+    if (!this.moving) this.sink.status(this.failures ? "down" : "connecting");
+    const source = new EventSource(this.url + this.runs.map((run, i) => `${i ? "&" : "?"}run=${encodeURIComponent(run)}`).join(""));
+    this.source = source;
+    source.onopen = () => this.opened();
+    source.onerror = () => this.failed();
+    for (const name of ["message", "ping"]) source.addEventListener(name, () => this.heard());
+    source.addEventListener("change", (event) => this.changed((event as MessageEvent<string>).data));
+    source.addEventListener("reset", () => this.reset());
+    this.heard();
+  }
+
+  close(): void {
+    clearTimeout(this.timer);
+    clearTimeout(this.silence);
+    this.timer = undefined;
+    this.source?.close();
+    this.source = null;
+  }
+
+  private opened(): void {
+    this.failures = 0;
+    this.heard();
+    this.sink.status("live");
+    // What changed while there was no stream is unknown.
+    if (this.wasLive) this.sink.topics(this.moving ? this.runs.map((run) => `run:${run}`) : [ALL]);
+    this.wasLive = true;
+    this.moving = false;
+  }
+
+  private failed(): void {
+    this.moving = false;
+    this.close();
+    this.failures++;
+    this.sink.status("down");
+    const pause = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(this.failures - 1, 6));
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      this.open();
+    }, pause * (0.75 + Math.random() / 2));
+  }
+
+  private changed(data: string): void {
+    this.heard();
+    try {
+      const { topics } = JSON.parse(data) as { topics: string[] };
+      this.sink.topics(topics);
+    } catch {
+      this.sink.topics([ALL]);
+    }
+  }
+
+  private reset(): void {
+    this.heard();
+    this.sink.topics([ALL]);
+  }
+
+  private heard(): void {
+    clearTimeout(this.silence);
+    // Pings that are comments are not shown to scripts, so silence alone only asks for a look.
+    this.silence = setTimeout(() => this.sink.topics([ALL]), SILENCE_MAX_MS);
+  }
+}

@@ -1,0 +1,119 @@
+// Every page, over a real store, in light and dark, wide and narrow.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { after, before, test } from "node:test";
+import AxeBuilder from "@axe-core/playwright";
+import { openBrowser, openPage, seen, shots, Stage } from "./stage.mjs";
+import { seed } from "./seed.mjs";
+
+let stage, browser, pages;
+
+before(async () => {
+  stage = await Stage.open();
+  browser = await openBrowser();
+  const made = await seed(stage);
+  mkdirSync(shots, { recursive: true });
+  pages = {
+    overview: ["", "Newest runs"],
+    runs: ["runs", "order-1841"],
+    "runs-filtered": ["runs?state=failed&workflow=broken", "broken-1"],
+    run: [`runs/${made.order}`, "charge card"],
+    "run-step": [`runs/${made.order}?step=charge%20card`, "receipt"],
+    "run-failed": [`runs/${made.broken}`, "the bank refused order"],
+    "run-waiting": [`runs/${made.approval}`, 'It waits for the signal "approved"'],
+    "run-unserved": [`runs/${made.unserved}`, "No live worker serves"],
+    "run-steps": [`runs/${made.order}?tab=steps`, "welcome mail"],
+    "run-data": [`runs/${made.order}?tab=data`, "customer"],
+    "run-attempts": [`runs/${made.order}?tab=attempts`, "bank_busy"],
+    "run-history": [`runs/${made.order}?tab=history`, "find customer"],
+    "run-key": [`runs/${made.order}?tab=key`, "with another input"],
+    workflows: ["workflows", "nobody-serves-this"],
+    workflow: ["workflows/order", "charge card"],
+    queues: ["queues", "default"],
+    workers: ["workers", "holds"],
+    schedules: ["schedules", "Every day at 03:00"],
+    schedule: ["schedules/nightly-report", "Next times"],
+    keys: ["keys", "order-1841"],
+    "keys-prefix": ["keys?prefix=expense", "expense-7"],
+    "keys-steps": ["keys?tab=steps", "welcome-ada"],
+    "keys-top": ["keys?tab=top", "order-1841"],
+    "keys-conflicts": ["keys?tab=conflicts", "order-1841"],
+    key: ["keys/order/order-1841", "Starts that came later"],
+    "step-key": ["step-keys/welcome-ada", "Steps that came later"],
+    errors: ["errors", "Retry all"],
+    waiting: ["waiting", "approved"],
+    operations: ["operations", "Operations"],
+    audit: ["audit", "start run"],
+    missing: ["no/such/page", "nothing at this address"],
+  };
+});
+
+after(async () => {
+  await browser?.close();
+  await stage?.close();
+});
+
+for (const scheme of ["light", "dark"]) {
+  for (const width of [1280, 390]) {
+    test(`every page is whole and accessible, ${scheme}, ${width} px`, async (t) => {
+      // Colours are those of the theme and shapes those of the width, so two of the four see all.
+      const looked = (scheme === "light") === (width === 1280);
+      const page = await openPage(browser, { viewport: { width, height: 800 }, colorScheme: scheme, bypassCSP: true });
+      for (const [name, [path, text]] of Object.entries(pages)) {
+        await t.test(name, async () => {
+          await page.goto(stage.url + path);
+          await seen(page, text).waitFor();
+          await page.locator("main .loading").first().waitFor({ state: "detached" });
+          await page.screenshot({ path: `${shots}/${name}-${scheme}-${width}.png` });
+          assert.deepEqual(page.troubles, []);
+          const sideways = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(sideways <= 0, `${sideways} px wider than the screen`);
+          if (!looked) return;
+          const { violations } = await new AxeBuilder({ page }).analyze();
+          const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+          assert.deepEqual(grave.map(({ id, nodes }) => `${id}: ${nodes[0].html}`), []);
+        });
+      }
+      const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      assert.equal(dark === "rgb(14, 16, 20)", scheme === "dark");
+      await page.context().close();
+    });
+  }
+}
+
+test("the pages hold under the server's own policy", async () => {
+  const answer = await fetch(stage.url, { headers: { Accept: "text/html" } });
+  const policy = answer.headers.get("content-security-policy") ?? "";
+  assert.match(policy, /default-src '(self|none)'/);
+  assert.match(policy, /script-src 'self'/);
+  assert.doesNotMatch(policy, /unsafe/);
+  const page = await openPage(browser);
+  await page.goto(`${stage.url}runs`);
+  await seen(page, "order-1841").waitFor();
+  await page.goto(`${stage.url}${pages.run[0]}`);
+  await seen(page, "charge card").waitFor();
+  assert.deepEqual(page.troubles, []);
+  await page.context().close();
+});
+
+test("nothing is fetched from elsewhere", async () => {
+  const page = await openPage(browser);
+  const hosts = new Set();
+  page.on("request", (request) => hosts.add(new URL(request.url()).origin));
+  await page.goto(stage.url);
+  await page.getByText("Newest runs").waitFor();
+  assert.deepEqual([...hosts], [stage.origin]);
+  await page.context().close();
+});
+
+test("the theme can be chosen, and is remembered", async () => {
+  const page = await openPage(browser, { colorScheme: "light" });
+  await page.goto(stage.url);
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  assert.equal(await ground(), "rgb(246, 247, 249)");
+  await page.getByRole("button", { name: "Light or dark" }).click();
+  assert.equal(await ground(), "rgb(14, 16, 20)");
+  await page.reload();
+  assert.equal(await ground(), "rgb(14, 16, 20)");
+  await page.context().close();
+});
