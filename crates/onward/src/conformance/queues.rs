@@ -10,7 +10,7 @@ use crate::{Queue, QueueCounts, QueueLimits, Rate};
 
 /// The queues of a store, which must have them.
 pub(super) fn queues(stage: &Stage) -> &dyn Queues {
-    stage.store.queues().expect("the store keeps queues")
+    stage.store.queues().unwrap()
 }
 
 /// Gives the usual queue these limits.
@@ -202,5 +202,6 @@ pub async fn waiter_for_work_resolves_when_room_is_made(stage: &Stage) {
 
 async fn resolves(waiter: crate::store::Waiter) {
     let patience = std::time::Duration::from_secs(10);
-    tokio::time::timeout(patience, waiter).await.expect("the waiter resolves");
+    let resolved = tokio::time::timeout(patience, waiter).await;
+    assert!(resolved.is_ok(), "the waiter resolves");
 }
