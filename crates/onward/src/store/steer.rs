@@ -3,6 +3,7 @@
 //! Owns: [`Steer`], the plain data of its verbs, and the decisions that must be taken inside their
 //! transactions. Never changes the state of a run that somebody holds.
 
+use super::rules::retrying;
 use super::{Answer, Conflict, Error, Lease, NewKey, Trace, WholeRun};
 use crate::model::step_id;
 use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp};
@@ -196,16 +197,17 @@ pub(crate) enum ChildAgain {
     Tell,
     /// The child has not ended: it will tell.
     Await,
-    /// Nothing: a cancelled child stays cancelled, and its parent is told the same.
+    /// Nothing: a child that is cancelled, or refuses a retry, stays so, and its parent is told the
+    /// same.
     Leave,
 }
 
 /// What a retry of a run does about the child whose end failed it.
 pub(crate) fn child_again(child: &Run) -> ChildAgain {
     match child.state {
-        RunState::Failed => ChildAgain::Retry,
+        RunState::Failed if retrying(child).is_ok() => ChildAgain::Retry,
         RunState::Completed => ChildAgain::Tell,
-        RunState::Cancelled => ChildAgain::Leave,
+        RunState::Failed | RunState::Cancelled => ChildAgain::Leave,
         RunState::Queued | RunState::Running | RunState::Waiting => ChildAgain::Await,
     }
 }
