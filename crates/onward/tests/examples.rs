@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The examples, each with lines of its output.
-const EXAMPLES: [(&str, &[&str]); 13] = [
+const EXAMPLES: [(&str, &[&str]); 15] = [
     ("agent", &["it died", "Yes: it rains", "calls of the model that were paid: 3"]),
     ("backfill", &["are new, 0 refused", "3000 thumbnails made", "3000 were there, 0 are new"]),
     ("encrypted", &["with both keys: Dear Ada: Ada is as fit as a fiddle."]),
@@ -57,6 +57,8 @@ fn every_example_is_among_those_that_are_tested() {
     let files = std::fs::read_dir(source("")).unwrap();
     let names = files.map(|file| file.unwrap().path().file_stem().unwrap().display().to_string());
     let known = EXAMPLES.iter().map(|(name, _)| (*name).to_owned());
+    // It serves until it is stopped; the tests of the server's own crate mount it.
+    let known = known.chain(["mounted_server".to_owned()]);
     assert_eq!(names.collect::<BTreeSet<_>>(), known.collect::<BTreeSet<_>>());
 }
 

@@ -20,10 +20,10 @@ use std::time::Duration;
 pub use self::keys::CodedKeys;
 use self::pass::{Opening, Sealing};
 use super::{
-    Answer, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, Looks, NewRun,
-    NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query, Queues, RunPage,
-    Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer, Store, Sweep, Swept,
-    Topic, Transact, Transacted, Waiter, Which,
+    Answer, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox, Keys,
+    Lease, Looks, NewRun, NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query,
+    Queues, RunPage, Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer, Store,
+    Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
 };
 use crate::codec::Coding;
 use crate::keyed::KeyPlace;

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::store::{
-    Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease, Looks,
-    NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues, RunPage,
-    Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept, Topic, Transact,
-    Transacted, Waiter, Which,
+    Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease,
+    Looks, NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues,
+    RunPage, Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept,
+    Topic, Transact, Transacted, Waiter, Which,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 

@@ -4,8 +4,8 @@
 //! with. Never fast on purpose: it scans.
 
 mod claim;
-mod notebook;
 mod looks;
+mod notebook;
 mod portable;
 mod queues;
 mod schedules;
