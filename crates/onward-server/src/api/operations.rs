@@ -134,7 +134,7 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
     let last = page.runs.last().map(|run| run.id.to_string());
     let mut items = Vec::with_capacity(page.runs.len());
     // What somebody started under its name by another way is left out.
-    for run in page.runs.into_iter().filter(|run| is_operation(run)) {
+    for run in page.runs.into_iter().filter(is_operation) {
         items.push(shown(&app, run).await?);
     }
     answer::ok(&Page { items, next: last.filter(|_| page.more) })

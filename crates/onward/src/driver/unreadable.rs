@@ -2,7 +2,8 @@
 //!
 //! Owns: that a run whose payloads are encoded, and whose key or codec this worker lacks, waits and is
 //! looked at again. Never fails such a run and never executes any of it: it goes on as soon as a
-//! worker can read it.
+//! worker can read it. That is so for one that was cancelled, too, if it has done something: there may
+//! be something to undo.
 
 use std::time::Duration;
 
@@ -54,8 +55,10 @@ impl Wait {
     pub(super) fn end(self, setting: &Setting, detail: String, wakes_seen: u64) -> End {
         let Self { run, deadline_at, pause } = self;
         tracing::error!(%run, %detail, "the run waits: a payload cannot be read here");
-        let look_at = setting.store.clock().now() + pause;
-        let wake_at = [Some(look_at), deadline_at].into_iter().flatten().min();
+        let now = setting.store.clock().now();
+        // One whose time is over waits too: only who can read it can undo what it did.
+        let deadline_at = deadline_at.filter(|deadline_at| *deadline_at > now);
+        let wake_at = [Some(now + pause), deadline_at].into_iter().flatten().min();
         End::Parked { wake_at, waits_for: Waits::Readable { detail }, wakes_seen }
     }
 }

@@ -88,6 +88,41 @@ async fn a_cancel_ends_a_run_that_nobody_can_read() {
 }
 
 #[tokio::test]
+async fn a_cancelled_run_that_did_something_waits_for_who_can_undo_it() {
+    const BOOK: Workflow<(), ()> = Workflow::named("book");
+    async fn book(ctx: Ctx, (): ()) -> Result<(), Failure> {
+        let seat = ctx.step("book", async |_| Ok::<_, Failure>(7)).undo(async |seat: u32, _| {
+            assert_eq!(seat, 7);
+            Ok::<_, Failure>(())
+        });
+        seat.await?;
+        ctx.signal::<()>("never").await
+    }
+    let (store, clock) = data();
+    let with = client(&store, &[1]);
+    let worker = with.worker().serve(BOOK, book).linger(Duration::ZERO).start().await.unwrap();
+    let run = with.start(BOOK, &()).await.unwrap().id();
+    until("the run waits", async || {
+        matches!(with.run(run).status().await.unwrap().waits_for, Some(Waits::Signal { .. }))
+    })
+    .await;
+    worker.shutdown().await.unwrap();
+
+    let without = client(&store, &[2]);
+    without.run(run).cancel().await.unwrap();
+    let worker = without.worker().serve(BOOK, book).start().await.unwrap();
+    waits_readably(&without, run).await;
+    worker.shutdown().await.unwrap();
+
+    let worker = with.worker().serve(BOOK, book).start().await.unwrap();
+    let ended = ended(&with, run, &clock).await;
+    assert_eq!(ended.state, RunState::Cancelled);
+    let history = with.run(run).history().await.unwrap();
+    assert!(history.iter().any(|record| record.step == "$undo/book"), "{history:?}");
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_deadline_ends_a_run_that_nobody_can_read() {
     let (store, clock) = data();
     let start = client(&store, &[1]).start(ECHO, &"hello".to_owned());

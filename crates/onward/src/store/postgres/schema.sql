@@ -140,7 +140,8 @@ table runs (
     cascades boolean,
     paused_by text,
     forked_from uuid,
-    notes text
+    notes text,
+    lane text collate "C"
 ) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
 CREATE INDEX runs_cascades ON onward.runs USING btree (id) WHERE (cascades IS NOT NULL);
 CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent IS NOT NULL) AND (finished_at IS NULL) AND (NOT detached));
@@ -294,6 +295,8 @@ function claim_behind(p_run uuid) returns boolean;
 
 function claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[];
 
+function claim_choose(p_now bigint, p_worker uuid, p_queue text, p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, p_take boolean) returns TABLE(runs uuid[], more boolean, look_at bigint, cut_at text);
+
 function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(queue text, workflow text, priority integer, due_at bigint, id uuid);
 
 function claim_fitting(p_queue text, p_per_lane integer, p_runs uuid[], p_chosen uuid[], p_limit integer) returns uuid[];
@@ -302,11 +305,27 @@ function claim_in_turn(p_queue text, p_workflows text[], p_lanes text[], p_free 
 
 function claim_kept(p_build text) returns text[];
 
+function claim_laneless(p_queue text, p_workflows text[], p_looks integer, p_limit integer) returns TABLE(id uuid, priority integer, due_at bigint);
+
+function claim_lanes(p_queue text, p_workflows text[], p_per_lane integer, p_last text, p_limit integer, p_looks integer) returns TABLE(lanes text[], free integer[], cut_at text);
+
+function claim_left(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_dry text[]) returns TABLE(more boolean, suspect boolean, look_at bigint);
+
+function claim_limited(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, p_others uuid[]) returns TABLE(chosen uuid[], taken uuid[], dry text[]);
+
+function claim_note(p_now bigint, p_queues text[], p_chosen uuid[], p_taken uuid[]) returns void;
+
 function claim_pages() returns bigint;
 
 function claim_ranges(p_queue text, p_workflow text, f_queue text[], f_workflow text[], f_high integer[], f_low integer[], f_due_at bigint[], f_id uuid[]) returns TABLE(high integer, low integer, due_at bigint, id uuid);
 
+function claim_rare(p_queue text, p_workflows text[], p_kept text[], p_suspect boolean, p_looks integer) returns uuid[];
+
+function claim_room(p_now bigint, p_worker uuid, p_queue text) returns TABLE(room bigint, look_at bigint, per_lane integer, last_lane text);
+
 function claim_seen(p_queue text[], p_workflow text[], p_priority integer[], p_due_at bigint[], p_id uuid[], p_taken integer, OUT queue text[], OUT workflow text[], OUT priority integer[], OUT due_at bigint[], OUT id uuid[], OUT taken boolean[]) returns record;
+
+function claim_walk(p_queue text, p_workflows text[], p_after text, p_upto text, p_looks integer) returns TABLE(lane text, place integer);
 
 function durable() returns void;
 

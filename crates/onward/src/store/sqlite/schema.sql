@@ -28,14 +28,15 @@ CREATE TABLE onward_duplicates (
 
 CREATE INDEX onward_duplicates_run on onward_duplicates (run);
 
+CREATE INDEX onward_duplicates_other on onward_duplicates (no)
+where same_input = 0;
+
 CREATE TABLE onward_grants (
     queue text not null,
     at integer not null,
     count integer not null,
     primary key (queue, at)
 ) strict, without rowid;
-CREATE INDEX onward_duplicates_other on onward_duplicates (no)
-where same_input = 0;
 
 CREATE TABLE onward_inputs (
     no integer primary key,
@@ -130,7 +131,7 @@ CREATE TABLE onward_runs (
     continued_from blob,
     continued_as blob,
     code_change text
-, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, paused_by text, forked_from blob, notes text) strict;
+, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, paused_by text, forked_from blob, notes text, lane text) strict;
 
 CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);
 
@@ -183,6 +184,15 @@ where state = 'running' and paused_at is not null;
 CREATE INDEX onward_runs_paused_late on onward_runs (deadline_at, id)
 where paused_at is not null and deadline_at is not null
     and (state = 'queued' or state = 'waiting');
+
+CREATE INDEX onward_runs_slots on onward_runs (queue, lane, worker)
+where state = 'running' and queue > '';
+
+CREATE INDEX onward_runs_lanes
+on onward_runs (queue, workflow, lane, (started_at is null), priority desc, due_at, id)
+where state = 'queued' and lane is not null and crashes < 3 and paused_at is null
+    and (stuck_builds is null or cancel_at is not null);
+
 CREATE INDEX onward_runs_duplicated on onward_runs (duplicates, id)
 where duplicates > 0;
 

@@ -83,9 +83,19 @@ begin
         return;
     end if;
     if v_room.per_lane is null and p_take then
-        runs := onward.claim_first(array[p_queue], p_workflows, p_kept, p_suspect, v_limit);
+        runs := array(
+            select c.id
+            from onward.claim_first(
+                array[p_queue], p_workflows, p_kept, p_suspect, v_limit, '{}', '{}', '{}', '{}',
+                '{}', '{}'
+            ) c
+            order by c.priority desc, c.due_at, c.id
+            limit v_limit
+        );
     elsif v_room.per_lane is null then
-        more := onward.claim_any(array[p_queue], p_workflows, p_kept, p_suspect);
+        more := onward.claim_any(
+            array[p_queue], p_workflows, p_kept, p_suspect, '{}', '{}', '{}', '{}', '{}', '{}'
+        );
     else
         if not p_suspect then
             select * into v_lanes
