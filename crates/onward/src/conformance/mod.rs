@@ -38,6 +38,7 @@
 )]
 
 mod key_suite;
+mod look_suite;
 mod queue_suite;
 mod sample;
 mod snapshot;
@@ -443,25 +444,6 @@ macro_rules! conformance_suite {
                 import_schedule_twice
                 waiter_for_schedules_resolves_at_a_put
             }
-            looks {
-                run_keys_come_by_prefix_in_pages
-                run_keys_are_told_apart_by_workflow
-                top_keys_are_the_most_duplicated
-                key_conflicts_come_newest_first
-                runs_are_counted_by_the_minute
-            }
-            delete {
-                deleted_run_leaves_nothing
-                delete_run_twice
-                live_run_is_not_deleted
-            }
-            audit {
-                audit_row_is_kept_as_written
-                add_audit_twice
-                end_audit_twice
-                audits_come_newest_first_in_pages
-                old_audit_rows_go
-            }
             firing {
                 fired_run_is_as_the_schedule_says
                 fire_schedule_twice
@@ -482,6 +464,7 @@ macro_rules! conformance_suite {
             }
         }
         $crate::queue_conformance_suite!($harness);
+        $crate::look_conformance_suite!($harness);
     };
 }
 

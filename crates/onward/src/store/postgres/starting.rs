@@ -180,9 +180,11 @@ async fn attempt(shared: &Arc<Shared>, run: NewRun) -> Result<Started, Fault> {
 
 async fn commit(batch: &[StartWrite], line: &mut Line) -> Result<HashMap<RunId, Started>, Fault> {
     let mut columns = Columns::default();
-    // What is gathered with others of its key is made on its own.
-    let gathered = |run: &&NewRun| run.key.as_ref().is_some_and(|key| key.gather.is_some());
-    for run in batch.iter().flat_map(|write| &write.runs).filter(|run| !gathered(run)) {
+    // What is gathered with others of its key is made on its own, and with it all that it came with:
+    // the runs of one start are made in their order.
+    let gathered = |run: &NewRun| run.key.as_ref().is_some_and(|key| key.gather.is_some());
+    let plain = batch.iter().filter(|write| !write.runs.iter().any(gathered));
+    for run in plain.flat_map(|write| &write.runs) {
         columns.add(run)?;
     }
     if columns.id.is_empty() {
