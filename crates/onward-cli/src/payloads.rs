@@ -24,7 +24,7 @@ pub(crate) struct Payloads {
     /// The file with the keys of encrypted payloads; ONWARD_PAYLOAD_KEYS may hold its text instead
     #[arg(long = "payload-keys", global = true, env = "ONWARD_PAYLOAD_KEYS_FILE")]
     #[arg(value_name = "FILE")]
-    keys: Option<PathBuf>,
+    payload_keys: Option<PathBuf>,
 
     /// Compresses the payloads that this command stores; compressed ones are read in any case
     #[arg(long = "compress-payloads", global = true, env = "ONWARD_COMPRESS_PAYLOADS")]
@@ -39,7 +39,7 @@ impl Payloads {
 
     fn ring(&self) -> Result<Option<KeyRing>, Problem> {
         // An empty variable is one that is not set.
-        match &self.keys {
+        match &self.payload_keys {
             Some(path) if !path.as_os_str().is_empty() => Ok(Some(KeyRing::from_file(path)?)),
             _ if std::env::var_os(KEYS).is_some_and(|text| !text.is_empty()) => {
                 Ok(Some(KeyRing::from_env(KEYS)?))

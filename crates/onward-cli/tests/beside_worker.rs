@@ -202,7 +202,7 @@ async fn a_cancel_that_does_not_end_a_run_at_once_says_when_it_will() {
     let asked = place.onward(&["runs", "cancel", &id]);
     assert_eq!(asked.code, 0, "{}", asked.stderr);
     assert!(
-        asked.stderr.contains(&format!("run {id}: It is asked to end and")),
+        asked.stderr.contains(&format!("run {id}: It is asked to end, and")),
         "{}",
         asked.stderr
     );

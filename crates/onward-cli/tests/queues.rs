@@ -59,7 +59,7 @@ fn a_paused_queue_says_so() {
     done(&place, &["start", "scan", "--queue", "ocr"]);
     let said = done(&place, &["queues", "pause", "ocr"]);
     assert!(said.starts_with("ocr: no limits, paused "), "{said}");
-    assert!(shown(&place, "ocr")["paused_at"].is_string());
+    assert!(shown(&place, "ocr")["paused_at"].is_i64());
     let id = done(&place, &["runs", "list", "-o", "ids"]);
     let run = done(&place, &["runs", "show", id.trim()]);
     assert!(run.contains("Its queue \"ocr\" is paused, since "), "{run}");

@@ -91,9 +91,10 @@ impl App {
 
     /// Which store it is.
     pub(crate) fn store_kind(&self) -> &'static str {
-        let name = format!("{:?}", self.store());
+        let store = self.store().coded().map_or(self.store(), |coded| coded.inner().as_ref());
+        let name = format!("{store:?}");
         match name {
-            _ if self.store().sqlite_file().is_some() => "sqlite",
+            _ if store.sqlite_file().is_some() => "sqlite",
             name if name.starts_with("Postgres") => "postgres",
             name if name.starts_with("Memory") => "memory",
             _ => "other",

@@ -102,6 +102,7 @@ pub(crate) fn status(code: Code) -> StatusCode {
         Code::RunNotFound
         | Code::KeyNotFound
         | Code::ScheduleNotFound
+        | Code::StepNotFound
         | Code::CallbackUnknown
         | Code::NoSuchPath => StatusCode::NOT_FOUND,
         Code::KeyConflict => StatusCode::UNPROCESSABLE_ENTITY,
@@ -119,18 +120,26 @@ pub(crate) fn status(code: Code) -> StatusCode {
         | Code::RunFinished
         | Code::RunNotEnded
         | Code::RunNotFailed
+        | Code::RunUndone
+        | Code::ForkRefused
+        | Code::QueuesFull
         | Code::RunInFlight
         | Code::RunFailed
         | Code::RunCancelled
         | Code::CallbackUsed
         | Code::CallbackExpired
         | Code::SignalsFull => StatusCode::CONFLICT,
-        Code::StoreUnavailable | Code::StoreLocked | Code::StoreFull | Code::LeaseLost => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-        Code::NotSupported | Code::KeysUnsupported | Code::SchedulesUnsupported => {
-            StatusCode::NOT_IMPLEMENTED
-        }
+        // Elsewhere, or later, somebody has the key.
+        Code::StoreUnavailable
+        | Code::StoreLocked
+        | Code::StoreFull
+        | Code::LeaseLost
+        | Code::PayloadUnreadable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::NotSupported
+        | Code::KeysUnsupported
+        | Code::QueuesUnsupported
+        | Code::SchedulesUnsupported
+        | Code::VerbUnsupported => StatusCode::NOT_IMPLEMENTED,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -196,8 +205,11 @@ mod tests {
     use super::*;
 
     /// Codes that no request is refused with: of failures, of opening a store, of workers.
-    const NEVER_ANSWERED: [&str; 34] = [
+    const NEVER_ANSWERED: [&str; 37] = [
         "unknown_store_url",
+        "invalid_key_ring",
+        "undo_failed",
+        "undo_missing",
         "invalid_store_path",
         "store_read_only",
         "store_corrupt",

@@ -9,6 +9,8 @@ mod keys;
 mod mounted;
 #[path = "http/operations.rs"]
 mod operations;
+#[path = "http/queues.rs"]
+mod queues;
 #[path = "http/runs.rs"]
 mod runs;
 #[path = "http/schedules.rs"]

@@ -437,10 +437,12 @@ async fn a_process_that_dies_anywhere_leaves_one_result() {
             let first = Process::on(&data);
             let worker = serve(&first.onward, &effects).start().await.unwrap();
             first.store.die_after(writes, death);
-            let started = tokio::time::timeout(Duration::from_millis(100), async {
-                first.onward.start(WORK, &1).key("one").await.unwrap().result().await
-            });
-            let _ = started.await;
+            let ended =
+                async { first.onward.start(WORK, &1).key("one").await.unwrap().result().await };
+            tokio::select! {
+                _ = ended => {}
+                () = first.store.died() => {}
+            }
             first.kill(worker).await;
             let second = Process::on(&data);
             let worker = serve(&second.onward, &effects).start().await.unwrap();

@@ -49,7 +49,8 @@ struct Summary<'a> {
 impl ManyArgs {
     /// Whether a flag is given that means nothing beside ids.
     pub(super) fn has_filter(&self) -> bool {
-        !self.filter.is_empty()
+        let is_how = self.yes || self.dry_run || self.pace.is_some();
+        is_how || !self.filter.is_empty()
     }
 
     pub(super) async fn execute(self, verb: Verb, global: &Global) -> Result<Exit, Problem> {

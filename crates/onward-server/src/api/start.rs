@@ -45,6 +45,7 @@ pub(crate) struct NewRun {
     #[serde(default)]
     on_conflict: OnConflict,
     key_ttl_ms: Option<u64>,
+    lane: Option<String>,
 }
 
 fn null() -> Json {
@@ -161,6 +162,9 @@ fn start_of(
         (None, Some(at)) => start.at(Timestamp::from_millis(at)),
         (None, None) => start,
     };
+    if let Some(lane) = new.lane {
+        start = start.lane(lane);
+    }
     if let Some(ms) = new.timeout_ms {
         start = start.timeout(Duration::from_millis(ms));
     }

@@ -1,7 +1,8 @@
-//! `/runs/{id}/cancel`, `/retry`, `/pause`, `/resume`, `/fork` and `DELETE`: what an operator does to a run.
+//! `/runs/{id}/cancel`, `/retry`, `/pause`, `/resume`, `/fork` and `DELETE`: what an operator does.
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::IntoResponse;
 use onward::{Code, Json, RunHandle};
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,10 @@ use serde_json::value::RawValue;
 use super::runs;
 use crate::answer::{self, Answer};
 use crate::app::App;
+use crate::endpoint::API;
+use crate::guard::Detail;
 use crate::problem::Problem;
-use crate::request::{At, Body, idempotency_key, run_id};
+use crate::request::{At, Body, Mount, run_id};
 
 /// A run, as the answer to a change of it.
 #[derive(Serialize)]
@@ -54,18 +57,25 @@ pub(crate) struct NewFork {
 pub(crate) async fn fork(
     State(app): State<App>,
     At(id): At<String>,
-    headers: HeaderMap,
+    mount: Mount,
     Body(new): Body<NewFork>,
 ) -> Answer {
     let mut fork = app.onward.run(run_id(&id)?).fork(new.from_step);
     if let Some(input) = &new.input {
         fork = fork.input(input);
     }
-    if let Some(key) = idempotency_key(&headers)?.or(new.key) {
+    if let Some(key) = new.key {
         fork = fork.key(key);
     }
-    let run = runs::shown(&app, fork.await?.status().await?)?;
-    answer::with(StatusCode::CREATED, &RunOnly { run })
+    let handle = fork.await?;
+    let mut response = as_it_stands(&app, &handle).await?;
+    *response.status_mut() = StatusCode::CREATED;
+    let place = format!("{}{API}/runs/{}", mount.0, handle.id());
+    if let Ok(place) = HeaderValue::try_from(place) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    response.extensions_mut().insert(Detail(format!("run {}", handle.id())));
+    Ok(response)
 }
 
 pub(crate) async fn delete(State(app): State<App>, At(id): At<String>) -> Answer {

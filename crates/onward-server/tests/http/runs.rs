@@ -199,3 +199,40 @@ async fn a_run_is_deleted_when_it_has_ended() {
     assert_eq!(stage.get("/api/v1/keys").await.json()["items"], json!([]));
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn a_run_is_paused_and_resumed() {
+    let stage = Stage::open().await;
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"].clone();
+    let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    let paused = stage.post(&format!("{path}/pause"), json!({})).await;
+    assert_eq!((paused.status, paused.json()["run"]["paused_at"].is_i64()), (200, true));
+    assert_eq!(stage.get(&path).await.json()["why"]["code"], "paused");
+    let resumed = stage.post(&format!("{path}/resume"), json!({})).await;
+    assert!(resumed.json()["run"]["paused_at"].is_null(), "{resumed:?}");
+    stage.post(&format!("{path}/cancel"), json!({})).await;
+    let late = stage.post(&format!("{path}/pause"), json!({})).await;
+    assert_eq!((late.status, late.code().as_str()), (409, "run_finished"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_is_forked_with_another_input() {
+    let stage = Stage::open().await.working().await;
+    let run = stage.post(&format!("{RUNS}?wait_ms=20000"), json!({ "input": 4 })).await.json();
+    let path = format!("/api/v1/runs/{}", run["run"]["id"].as_str().unwrap());
+    let body = json!({ "from_step": "twice", "input": 5, "key": "fork-1" });
+    let forked = stage.post(&format!("{path}/fork"), body.clone()).await;
+    assert_eq!(forked.status, 201, "{forked:?}");
+    assert_eq!(forked.json()["run"]["forked_from"], run["run"]["id"]);
+    stage.ended(&forked.json()["run"]).await;
+    let place = forked.header("location").unwrap();
+    assert_eq!(stage.get(place).await.json()["run"]["output"], 10);
+    let again = stage.post(&format!("{path}/fork"), body).await;
+    assert_eq!((again.status, again.code().as_str()), (409, "key_taken"));
+    let nowhere = stage.post(&format!("{path}/fork"), json!({ "from_step": "thrice" })).await;
+    assert_eq!((nowhere.status, nowhere.code().as_str()), (404, "step_not_found"));
+    let log = stage.get(&format!("{path}/log")).await.json();
+    assert_eq!(log["items"], json!([]));
+    stage.stop().await;
+}

@@ -1,0 +1,33 @@
+//! Queues over HTTP: what is in them, their limits, and their pause.
+
+use serde_json::json;
+
+use crate::stage::{Asked, Stage};
+
+const RUNS: &str = "/api/v1/workflows/double/runs";
+const BULK: &str = "/api/v1/queues/bulk";
+
+#[tokio::test]
+async fn a_queue_is_limited_paused_and_resumed() {
+    let stage = Stage::open().await;
+    let run = stage.post(RUNS, json!({ "input": 1, "queue": "bulk", "lane": "acme" })).await.json();
+    assert_eq!(run["run"]["lane"], "acme");
+    let body = Some(json!({ "concurrency": 2, "rate": { "count": 10, "period_ms": 1_000 } }));
+    let put = stage.send("PUT", BULK, Asked { body, ..Asked::default() }).await;
+    assert_eq!(put.status, 200, "{put:?}");
+    let limits = put.json()["limits"].clone();
+    assert_eq!((&limits["concurrency"], &limits["rate"]["count"]), (&json!(2), &json!(10)));
+    let paused = stage.post(&format!("{BULK}/pause"), json!({})).await.json();
+    assert!(paused["paused_at"].is_i64(), "{paused}");
+    let path = format!("/api/v1/runs/{}", run["run"]["id"].as_str().unwrap());
+    assert_eq!(stage.get(&path).await.json()["why"]["code"], "queue_paused");
+    let list = stage.get("/api/v1/queues").await.json();
+    let bulk = list["items"].as_array().unwrap().iter().find(|it| it["name"] == "bulk").unwrap();
+    assert_eq!((&bulk["queued"], bulk["paused_at"].is_i64()), (&json!(1), true));
+    let resumed = stage.post(&format!("{BULK}/resume"), json!({})).await.json();
+    assert!(resumed["paused_at"].is_null(), "{resumed}");
+    let body = Some(json!({ "concurrency": 0 }));
+    let none = stage.send("PUT", BULK, Asked { body, ..Asked::default() }).await;
+    assert_eq!((none.status, none.code().as_str()), (400, "invalid_option"));
+    stage.stop().await;
+}
