@@ -14,7 +14,7 @@ use crate::problem::{Exit, Problem, print_note};
 /// Ports after the usual one that are tried when it is taken.
 const PORTS_TRIED: u16 = 20;
 
-/// Serves the API and the dashboard of the local database, and opens it in a browser
+/// Serves the API and the dashboard of the local database
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 const ALREADY: &str = "already";
 
 /// The runs that a filter fits; made by [`Onward::matching`](crate::Onward::matching).
-#[must_use = "nothing happens until an verb is chosen and awaited"]
+#[must_use = "nothing happens until a verb is chosen and awaited"]
 pub struct Matching {
     client: Arc<Inner>,
     filter: Filter,
@@ -77,7 +77,7 @@ impl Matching {
     }
 }
 
-/// An verb on many runs that is being set up; made by [`Matching`]. It goes through them from the
+/// A verb on many runs that is being set up; made by [`Matching`]. It goes through them from the
 /// newest to the oldest, in batches. Interrupted, it is done again: what was changed is passed over.
 ///
 /// ```

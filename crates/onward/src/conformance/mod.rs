@@ -397,6 +397,7 @@ macro_rules! conformance_suite {
             }
             undo {
                 undone_run_is_not_retried
+                undone_steps_are_not_forked
                 run_on_its_way_back_is_not_retried
                 run_stuck_on_its_way_back_goes_on
                 undo_begins_once

@@ -3,8 +3,8 @@
 
 use super::stage::*;
 use crate::model::step_id::UNDO;
-use crate::store::{Conflict, End, Lease, Settle};
-use crate::{Code, Failure, OnConflict, RunState};
+use crate::store::{Conflict, End, Fork, Lease, Settle};
+use crate::{Code, Failure, OnConflict, RunId, RunState};
 
 /// A failed run, `order`'s, whose undo has begun.
 async fn undone(stage: &Stage) -> (Worker, Lease) {
@@ -30,6 +30,28 @@ pub async fn undone_run_is_not_retried(stage: &Stage) {
     }
     stage.assert_unchanged(&before).await;
     worker.assert_nothing_to_claim().await;
+}
+
+/// What a run has undone is not copied as if it were done; a fork from its first step is a fresh start.
+pub async fn undone_steps_are_not_forked(stage: &Stage) {
+    let (_worker, lease) = undone(stage).await;
+    let run = lease.run;
+    let steer = stage.store.steer().unwrap();
+    let fork_of = |step: &str| Fork {
+        id: RunId::new(),
+        run,
+        step: step.to_owned(),
+        input: None,
+        key: None,
+        rewritten: None,
+    };
+    let before = stage.snapshot().await;
+    for step in [UNDO, "$undo/charge"] {
+        assert_conflict(steer.fork(fork_of(step)).await, Conflict::Undone { run });
+    }
+    stage.assert_unchanged(&before).await;
+    let afresh = steer.fork(fork_of("charge")).await.unwrap();
+    assert!(stage.history(afresh.id).await.is_empty());
 }
 
 /// A run is not retried while it is undone, or when it was cancelled and undone.

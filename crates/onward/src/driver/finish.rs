@@ -49,7 +49,7 @@ impl Driver {
         if let Some(in_flight) = self.in_flight.take() {
             // The grace time ended, or the function returned, while a write was on its way.
             match in_flight.answered().await {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(store::Error::LeaseLost) => return Drove::LeaseLost,
                 Err(error) => {
                     let setting = self.setting.clone();
@@ -119,6 +119,16 @@ pub(super) fn end_of_stop(stop: Stop) -> End {
     End::Failed { failure, step: None }
 }
 
+/// Whether the end may be one that ends children too, so that it is worth to look for them.
+fn may_cascade(end: &End) -> bool {
+    match end {
+        End::Cancelled => true,
+        // It may have been asked to end; the store knows.
+        End::Failed { failure, .. } => failure.is(Code::UndoFailed.as_str()),
+        _ => false,
+    }
+}
+
 /// Settles, and writes the same again for as long as the outcome is unknown.
 /// `wakes_seen`: the number of wakes that the holder knows of, for a run whose end is refused.
 pub(super) async fn settle(
@@ -130,7 +140,7 @@ pub(super) async fn settle(
     for pause in pauses() {
         match setting.store.settle(lease, settle.clone()).await {
             Ok(_) => {
-                if matches!(settle.end, End::Cancelled) {
+                if may_cascade(&settle.end) {
                     cascade(setting.store.as_ref()).await;
                 }
                 return Drove::Settled(Ending::of_settle(lease.run, &settle.end));

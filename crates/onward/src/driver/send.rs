@@ -29,9 +29,10 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Waits for the answer.
-    pub(super) async fn answered(self) -> Result<(), store::Error> {
-        self.answer.await
+    /// Waits for the answer, and gives what the leaves that wait for it are told then.
+    pub(super) async fn answered(self) -> Result<Vec<Placed>, store::Error> {
+        self.answer.await?;
+        Ok(self.placed)
     }
 }
 

@@ -83,7 +83,9 @@ impl Driver {
                 Ok((_, Err(store::Error::LeaseLost))) => return Err(store::Error::LeaseLost),
                 // It is committed, so it may have to be undone.
                 Ok((leaf, Ok(transacted))) => self.board.transacted(leaf, transacted),
-                _ => {}
+                // A number that stayed open would hold up whatever comes after it.
+                Ok((leaf, Err(_))) => self.board.transacted(leaf, Transacted::Unwanted),
+                Err(_) => {}
             }
         }
         Ok(())

@@ -117,7 +117,9 @@ pub(super) fn marked(setting: &Setting, claimed: &Claimed) -> Option<Stop> {
     if claimed.run.cancel_at.is_some() {
         return Some(Stop::Cancel);
     }
-    let now = setting.store.clock().now();
+    // The store's own time of the first claim counts, where this process' reading of it lags.
+    let now =
+        setting.store.clock().now().max(claimed.run.started_at.unwrap_or(claimed.run.created_at));
     let late = claimed.run.deadline_at.is_some_and(|deadline| deadline <= now);
     late.then_some(Stop::Deadline)
 }
@@ -221,7 +223,9 @@ impl Driver {
     /// Waits for what is on its way, so that all that the function did is known.
     async fn let_writes_end(&mut self) -> Result<(), Verdict> {
         if let Some(in_flight) = self.in_flight.take() {
-            in_flight.answered().await.map_err(Verdict::of_refused)?;
+            let placed = in_flight.answered().await.map_err(Verdict::of_refused)?;
+            // A number that stayed open would hold up whatever comes after it.
+            placed.into_iter().for_each(|placed| self.board.recorded(placed));
         }
         self.free_keys().await;
         self.let_transactions_end().await.map_err(Verdict::of_refused)

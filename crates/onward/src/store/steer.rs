@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::retrying;
+use super::rules::{is_undo_began, retrying};
 use super::{Answer, Conflict, Error, Lease, NewKey, Outage, Trace, WholeRun};
 use crate::model::step_id;
 use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp};
@@ -136,7 +136,12 @@ pub(crate) fn unpause(run: &mut Run) {
 /// their builds are forgotten, and records that nobody asks for are taken as a change of code is.
 pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<WholeRun, Error> {
     let source = whole.run;
+    let has_turned_back = whole.records.iter().any(is_undo_began);
     let mut records = records_before(source.id, whole.records, &fork.step)?;
+    // What it did was undone, or will be: a fork must not take it for done.
+    if has_turned_back && records.iter().any(|record| matches!(record.entry, Entry::Done(_))) {
+        return Err(Error::Conflict(Conflict::Undone { run: source.id }));
+    }
     if let Some(rewritten) = &fork.rewritten {
         rewrite(&mut records, rewritten)?;
     }

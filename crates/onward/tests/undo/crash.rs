@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward::conformance::Held;
 use onward::{Code, Ctx, Failure, RunHandle, RunState, Waits, WorkerBuilder};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -199,5 +200,40 @@ async fn a_cancel_ends_what_is_stuck_on_its_way_back_and_tells_what_is_left() {
     assert_eq!(details["left_undone"][0]["step"], "b");
     assert_eq!(details["left_undone"][0]["code"], Code::HistoryMismatch.as_str());
     assert!(log.lines().contains(&"undo a 1".to_owned()));
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_while_a_record_is_on_its_way_is_undone_once_it_is_answered() {
+    let (data, log) = (data(), Log::default());
+    let process = Process::on(&data);
+    let (of, store) = (log.clone(), Arc::clone(&process.store));
+    let worker = process.onward.worker().cancel_grace(Duration::from_millis(10));
+    let worker = worker.serve(WORK, move |ctx: Ctx, ()| {
+        let (log, store) = (of.clone(), Arc::clone(&store));
+        async move {
+            log.step(&ctx, "a", 1).await?;
+            let b = ctx.step("b", async |_| {
+                store.hold(Held::Records);
+                Ok::<_, Failure>(())
+            });
+            let endless =
+                ctx.step("c", async |_| std::future::pending::<Result<(), Failure>>().await);
+            let (b, c) = tokio::join!(b, endless);
+            b.and(c)
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = process.onward.start(WORK, &()).await.unwrap();
+    while process.store.asked(Held::Records) == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    run.cancel().await.unwrap();
+    // The grace ends while the answer is held back.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    process.store.let_go(Held::Records);
+    let ended = tokio::time::timeout(Duration::from_secs(20), run.ended()).await;
+    assert_eq!(ended.expect("it is not held up").unwrap().state, RunState::Cancelled);
+    assert_eq!(steps_of(&run).await, ["a", "b", "$undo", "$undo/a"]);
     worker.shutdown().await.unwrap();
 }

@@ -120,7 +120,7 @@ begin
             select coalesce(array_agg(l.id order by c.place), '{}') into runs
             from unnest(runs) with ordinality c (id, place) cross join lateral (
                 select r.id from onward.runs r
-                where r.id = c.id and r.state = 'queued'
+                where r.id = c.id and r.state = 'queued' and r.paused_at is null
                 for update skip locked
             ) l;
         end if;
