@@ -180,7 +180,7 @@ fn stopped_worker_cannot_write_after_its_lease_and_joins_again() {
     let mut stopped = stage.spawn(&server);
     stage.start_at_gate("first", 4);
     wait_for_bodies(&stage, stopped.generation, 4);
-    stopped.signal(Signal::STOP);
+    stage.stop_between_writes(&stopped);
     let mut other = stage.spawn(&server);
     wait_for_bodies(&stage, other.generation, 4);
 

@@ -100,6 +100,25 @@ impl Stage {
         self.read(&self.path("db"))
     }
 
+    /// Stops a victim at a moment when it does not write: one that is stopped inside a commit holds the
+    /// file's only write lock, and nobody can take anything over from it.
+    pub(crate) fn stop_between_writes(&self, victim: &Victim) {
+        wait_until("the victim does not write", || {
+            victim.signal(Signal::STOP);
+            let stopped = self.is_writable();
+            if !stopped {
+                victim.signal(Signal::CONT);
+            }
+            stopped
+        });
+    }
+
+    fn is_writable(&self) -> bool {
+        let db = onward::rusqlite::Connection::open(self.path("db")).unwrap();
+        db.busy_timeout(Duration::from_millis(20)).unwrap();
+        db.execute_batch("begin immediate; rollback").is_ok()
+    }
+
     fn read(&self, database: &Path) -> Snapshot {
         self.runtime.block_on(async {
             let url = format!("sqlite:{}", database.display());
