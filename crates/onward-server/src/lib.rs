@@ -1,7 +1,7 @@
 //! Onward over HTTP: a JSON API, live changes, metrics and the dashboard.
 //!
 //! [`router`] and [`router_at`] mount under any path of your own axum application; [`serve`] is a server of its own,
-//! as `onward serve` starts it. Both are over an [`Onward`] that is opened as anywhere else, and need
+//! as `onward serve` starts it. Both are over an [`Onward`](onward::Onward) that is opened as anywhere else, and need
 //! no worker.
 //!
 //! ```
