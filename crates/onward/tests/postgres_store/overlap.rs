@@ -41,7 +41,9 @@ async fn a_continuation_and_a_start_on_its_key_are_both_answered() {
 async fn a_prune_that_loses_against_a_start_is_made_again() {
     // Deadlocks are counted by database.
     let stage = Stage::apart().await;
-    let store = stage.open().await;
+    // Whoever looks for a deadlock first loses: only the prune looks while the test lasts.
+    let store = stage.open_looking_for_deadlocks_after(SOON * 10).await;
+    let pruner = stage.open_looking_for_deadlocks_after(Duration::from_millis(10)).await;
     let worker = joined(&store).await;
     let old = start(&store, keyed_run("k")).await;
     let lease = claimed(&store, worker, 1).await;
@@ -56,18 +58,16 @@ async fn a_prune_that_loses_against_a_start_is_made_again() {
     let met = store.start(vec![met]);
     stage.waiting(1).await;
     keys.batch_execute("begin; lock table keys in share mode").await.unwrap();
-    let pruned = store.prune(Prune::older_than(Duration::ZERO));
+    let pruned = pruner.prune(Prune::older_than(Duration::ZERO));
     stage.waiting(2).await;
-    // The start takes the key and waits for the run.
     let_go(&records).await;
-    stage.waiting(2).await;
-    // It has looked for a deadlock when the prune begins to wait for the key: the prune finds it.
-    tokio::time::sleep(LOOKS_FOR_DEADLOCK * 3 / 2).await;
+    // The start has taken the key and waits for the run, the prune for the key.
+    stage.waiting_for_a_row(1).await;
     let_go(&keys).await;
     assert_eq!(soon(met).await.unwrap().remove(0).unwrap().run, old);
     // Made again, it may have passed over the run, which the start had locked.
     let first = soon(pruned).await.unwrap().runs;
-    let second = store.prune(Prune::older_than(Duration::ZERO)).await.unwrap().runs;
+    let second = pruner.prune(Prune::older_than(Duration::ZERO)).await.unwrap().runs;
     assert_eq!(first + second, 1);
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
     until("it had lost", async || records.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1)

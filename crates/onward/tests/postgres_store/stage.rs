@@ -57,6 +57,16 @@ impl Stage {
         Arc::new(PostgresStore::open_with(&self.url(), options).await.unwrap())
     }
 
+    /// A store whose transactions look for a deadlock after they have waited this long.
+    pub(crate) async fn open_looking_for_deadlocks_after(
+        &self,
+        patience: Duration,
+    ) -> Arc<PostgresStore> {
+        let setting = format!("options=-c%20deadlock_timeout%3D{}ms", patience.as_millis());
+        let options = PostgresOptions { pool_size: 4, ..PostgresOptions::default() };
+        Arc::new(PostgresStore::open_with(&with(&self.url(), &setting), options).await.unwrap())
+    }
+
     /// A store whose clock the test moves.
     pub(crate) async fn open_at(&self, clock: &TestClock) -> Arc<PostgresStore> {
         let clock: Arc<dyn onward::Clock> = Arc::new(clock.clone());
@@ -74,11 +84,22 @@ impl Stage {
 
     /// Returns when so many connections of the stores wait for a lock.
     pub(crate) async fn waiting(&self, count: i64) {
+        self.waiting_as("wait_event_type = 'Lock'", count).await;
+    }
+
+    /// Returns when so many connections of the stores wait for a row that a transaction holds.
+    pub(crate) async fn waiting_for_a_row(&self, count: i64) {
+        let held = "wait_event_type = 'Lock' and wait_event in ('transactionid', 'tuple')";
+        self.waiting_as(held, count).await;
+    }
+
+    async fn waiting_as(&self, condition: &str, count: i64) {
         let raw = self.raw().await;
-        let sql = "select count(*) from pg_stat_activity
-                   where application_name = $1 and wait_event_type = 'Lock'";
+        let sql = format!(
+            "select count(*) from pg_stat_activity where application_name = $1 and {condition}"
+        );
         until(&format!("{count} wait for a lock"), async || {
-            raw.query_one(sql, &[&self.name()]).await.unwrap().get::<_, i64>(0) == count
+            raw.query_one(&sql, &[&self.name()]).await.unwrap().get::<_, i64>(0) == count
         })
         .await;
     }
