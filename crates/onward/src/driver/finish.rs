@@ -3,8 +3,10 @@
 //! Owns: what a verdict means for the run, and the write that settles it. Never settles while the
 //! function or one of its bodies is alive.
 
+use std::sync::Arc;
+
 use super::past::listed;
-use super::send::pauses;
+use super::send::{pauses, record};
 use super::unreadable::Wait;
 use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
 use crate::ctx::CONTINUE;
@@ -44,7 +46,7 @@ impl Driver {
         };
         let parks = matches!(end, End::Parked { .. });
         let unasked = self.take_unasked(returned);
-        let records = self.unsent();
+        let mut records = self.unsent();
         let setting = self.setting.clone();
         if let Some(in_flight) = self.in_flight.take() {
             // The grace time ended, or the function returned, while a write was on its way.
@@ -60,6 +62,15 @@ impl Driver {
         self.free_keys().await;
         if self.let_transactions_end().await.is_err() {
             return Drove::LeaseLost;
+        }
+        if self.board.has_notes() && !records.is_empty() {
+            // A note may follow from a result that is not durable yet; then that goes first.
+            let store = Arc::clone(&setting.store);
+            match record(store, self.lease, std::mem::take(&mut records)).await {
+                Ok(()) => {}
+                Err(store::Error::LeaseLost) => return Drove::LeaseLost,
+                Err(error) => return settle_stuck(&setting, self.lease, error, wakes_seen).await,
+            }
         }
         self.flush_notes().await;
         if parks {

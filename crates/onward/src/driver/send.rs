@@ -93,7 +93,7 @@ impl Driver {
 
 /// Records, and writes the same rows again for as long as the outcome is unknown: a read could
 /// miss a commit that is still under way.
-async fn record(
+pub(super) async fn record(
     store: Arc<dyn Store>,
     lease: Lease,
     records: Vec<Record>,

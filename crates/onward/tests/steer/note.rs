@@ -109,27 +109,27 @@ async fn notes_are_seen_while_a_body_executes() {
 }
 
 #[tokio::test]
-async fn whenever_its_process_dies_each_line_of_a_function_is_there_once() {
+async fn whenever_its_process_dies_each_line_of_a_function_is_there_once_and_is_true() {
     for writes in 0..9 {
         for death in [Death::Before, Death::After] {
             let data = data();
-            let serve = |process: &Process| {
+            let serve = |process: &Process, gives: u32| {
                 let worker = process.onward.worker().lease(Duration::from_secs(60));
-                worker.serve(WORK, async |ctx: Ctx, ()| {
+                worker.serve(WORK, move |ctx: Ctx, ()| async move {
                     ctx.log("a");
                     ctx.step("one", async |_| Ok::<_, Failure>(1)).await?;
                     ctx.log("b");
                     ctx.log("c");
-                    ctx.step("two", async |_| Ok::<_, Failure>(1)).await?;
-                    ctx.log("d");
+                    let two = ctx.step("two", async |_| Ok::<_, Failure>(gives)).await?;
+                    ctx.log(format!("two is {two}"));
                     ctx.set_tag("done", "yes")?;
-                    Ok(7)
+                    Ok(two)
                 })
             };
             let process = Process::on(&data);
             process.store.die_after(3 + writes, death);
             let run = process.onward.start(WORK, &()).await;
-            let started = serve(&process).start().await;
+            let started = serve(&process, 1).start().await;
             let (Ok(run), Ok(worker)) = (run, started) else { continue };
             let ended = tokio::time::timeout(Duration::from_millis(300), run.result());
             let ended = ended.await.is_ok_and(|ended| ended.is_ok());
@@ -137,10 +137,11 @@ async fn whenever_its_process_dies_each_line_of_a_function_is_there_once() {
                 process.kill(worker).await;
             }
             let second = Process::on(&data);
-            let worker = serve(&second).start().await.unwrap();
+            let worker = serve(&second, 2).start().await.unwrap();
             let run: RunHandle<u32> = second.onward.run(run.id()).of_type();
-            assert_eq!(run.result().await.unwrap(), 7);
-            assert_eq!(texts(&run).await, ["a", "b", "c", "d"], "after {writes} writes, {death:?}");
+            let two = run.result().await.unwrap();
+            let lines = ["a", "b", "c", &format!("two is {two}")];
+            assert_eq!(texts(&run).await, lines, "after {writes} writes, {death:?}");
             assert_eq!(run.status().await.unwrap().tags["done"], "yes");
             worker.shutdown().await.unwrap();
         }
