@@ -221,6 +221,11 @@ pub const SUSPECT_CRASHES: u32 = 3;
 /// pauses between them add up to two minutes, longer than a bad moment of a machine.
 pub const CRASHES_MAX: u32 = 10;
 
+/// Losses in a row, with no record between them, after which a run that was asked to end, or whose
+/// time is over, ends without executing any of its code. As many again as make a crash loop, so that
+/// what its steps did to their workers does not keep its undos from being tried.
+pub const ENDING_CRASHES_MAX: u32 = 2 * CRASHES_MAX;
+
 /// The longest pause before a suspect is claimed again. It doubles from 1 s; a minute bounds how
 /// long a mended run waits.
 pub const CRASH_BACKOFF_MAX: Duration = Duration::from_secs(60);

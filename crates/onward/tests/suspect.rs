@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward::limits::SUSPECT_CRASHES;
+use onward::limits::{CRASH_BACKOFF_MAX, ENDING_CRASHES_MAX, SUSPECT_CRASHES};
 use onward::store::{Claim, ClaimMode, ExpiredLeases, MemoryStore, NewWorker, Store, Sweep};
-use onward::{Ctx, Failure, Onward, RunState, WorkerId, Workflow};
+use onward::{Code, Ctx, Failure, Onward, RunState, TestClock, WorkerId, Workflow};
 use tokio::sync::Notify;
 
 const WORK: Workflow<String, ()> = Workflow::named("work");
@@ -25,6 +26,11 @@ fn worker(lease_ms: i64) -> NewWorker {
 
 /// A worker that claims whatever is queued and dies at once.
 async fn claim_and_die(store: &Arc<dyn Store>) {
+    claim_as_and_die(store, ClaimMode::Ordinary, || {}).await;
+}
+
+/// `pass` lets time pass, where the clock does not by itself.
+async fn claim_as_and_die(store: &Arc<dyn Store>, mode: ClaimMode, pass: impl Fn()) {
     let (victim, sweeper) = (worker(0), worker(60_000));
     store.join(victim.clone()).await.unwrap();
     store.join(sweeper.clone()).await.unwrap();
@@ -35,11 +41,12 @@ async fn claim_and_die(store: &Arc<dyn Store>) {
         queues: victim.queues,
         workflows: victim.workflows,
         limit: 10,
-        mode: ClaimMode::Ordinary,
+        mode,
     };
     assert_eq!(store.claim(claim).await.unwrap().runs.len(), 1);
     let sweep = Sweep { worker: sweeper.id, expired: ExpiredLeases::Take };
     while store.sweep(sweep.clone()).await.unwrap().taken.is_empty() {
+        pass();
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     store.leave(sweeper.id).await.unwrap();
@@ -124,5 +131,43 @@ async fn a_suspect_executes_alone_and_the_others_wait_for_it() {
     until(|| gates.executing() == ["late"]).await;
     gates.gate("late").notify_one();
     late.result().await.unwrap();
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_is_to_end_and_kills_its_workers_ends_unexecuted() {
+    let clock = TestClock::new();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+    let onward = Onward::with_store(Arc::clone(&store));
+    let worker = onward.worker().build("v1").serve(WORK, async |ctx: Ctx, _| {
+        let pay = ctx.step("pay", async |_| Ok::<_, Failure>(1));
+        pay.undo(async |_, _| Ok::<_, Failure>(())).await?;
+        ctx.sleep(Duration::from_secs(3_600)).await;
+        Ok(())
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &"kills".to_owned()).await.unwrap();
+    while run.status().await.unwrap().state != RunState::Waiting {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    worker.shutdown().await.unwrap();
+    run.cancel().await.unwrap();
+    for crashes in 0..ENDING_CRASHES_MAX {
+        let suspect = crashes >= SUSPECT_CRASHES;
+        let mode = if suspect { ClaimMode::Suspect } else { ClaimMode::Ordinary };
+        claim_as_and_die(&store, mode, || clock.advance(Duration::from_millis(1))).await;
+        clock.advance(CRASH_BACKOFF_MAX);
+    }
+    let executed = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&executed);
+    let worker = onward.worker().build("v1").serve(WORK, move |_: Ctx, _| {
+        seen.store(true, Ordering::SeqCst);
+        async { Ok(()) }
+    });
+    let worker = worker.start().await.unwrap();
+    let failure = run.ended().await.unwrap().failure.unwrap();
+    assert!(failure.is(Code::UndoFailed.as_str()), "{failure}");
+    assert!(failure.message.contains("\"pay\" (crash_loop"), "{failure}");
+    assert!(!executed.load(Ordering::SeqCst));
     worker.shutdown().await.unwrap();
 }

@@ -118,6 +118,7 @@ export interface HistoryRecord {
   began_at: number;
   at: number;
   foreign?: boolean;
+  undoable?: boolean;
   voided_at?: number | null;
 }
 

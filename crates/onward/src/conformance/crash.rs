@@ -145,6 +145,26 @@ pub async fn marked_run_is_never_stuck(stage: &Stage) {
     }
 }
 
+/// Nor does one whose time is over. What it did to its workers before is not forgotten, so that
+/// there is an end to it.
+pub async fn late_run_is_never_stuck(stage: &Stage) {
+    let timeout = i64::from(CRASHES_MAX) * 100_000;
+    let run = stage.start(NewRun { timeout_ms: Some(timeout), ..new_run() }).await;
+    for _ in 0..CRASHES_MAX {
+        crash(stage, run, BUILD).await;
+    }
+    assert!(matches!(stage.run(run).await.waits_for, Some(Waits::Stuck { .. })));
+    stage.pass(100_000 * u64::from(CRASHES_MAX));
+    let sweeper = stage.worker().await;
+    sweeper.sweep().await;
+    let opened = stage.run(run).await;
+    assert_eq!((opened.state, opened.crashes), (RunState::Queued, CRASHES_MAX));
+    for crashes in CRASHES_MAX + 1..CRASHES_MAX + 4 {
+        crash(stage, run, BUILD).await;
+        assert_eq!(stage.run(run).await.waits_for, Some(Waits::Backoff { crashes }));
+    }
+}
+
 /// A run that a start gave to its claimant is taken back like any other.
 pub async fn claimed_start_of_a_lost_worker_is_taken(stage: &Stage) {
     let (worker, sweeper) = (stage.worker().await, stage.worker().await);

@@ -204,6 +204,7 @@ fn full_records(stage: &Stage, failure: Failure) -> Vec<Record> {
         attempt: 3,
         began_at: stage.in_ms(place),
         foreign: place % 2 == 1,
+        undoable: matches!(what, Entry::Done(_)),
         voided_at: (place == 2).then(|| stage.in_ms(99)),
         ..Record::new(7 * place, "pay".to_owned() + &place.to_string(), what, stage.in_ms(50))
     };

@@ -338,6 +338,7 @@ macro_rules! conformance_suite {
                 crash_loop_is_mended_by_a_retry
                 marked_run_is_held_back
                 marked_run_is_never_stuck
+                late_run_is_never_stuck
                 claimed_start_of_a_lost_worker_is_taken
             }
             lost_answer {

@@ -21,6 +21,7 @@ pub async fn records_are_kept_as_written(stage: &Stage) {
     ];
     written[0].foreign = true;
     written[4].try_number = 3;
+    written[4].undoable = true;
     stage.record(lease, written.clone()).await.unwrap();
     assert_eq!(stage.history(lease.run).await, written);
 }

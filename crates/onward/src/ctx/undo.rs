@@ -200,16 +200,15 @@ impl Left {
 }
 
 /// What a run executes that turns back: "undo began" is recorded first, then one undo after the
-/// other. One that fails for good does not keep the others from being executed. `left`: what is known
-/// to be left undone from the outset; `missing`: why an undo is not there.
+/// other. One that fails for good does not keep the others from being executed. `missing`: why an undo
+/// is not there.
 pub(crate) async fn undo_all(
     board: Arc<Board>,
     began: Began,
     work: Vec<UndoWork>,
-    mut left: Vec<Left>,
     missing: (Code, String),
 ) -> Result<Json, Failure> {
-    let all = work.len() + left.len();
+    let (all, mut left) = (work.len(), Vec::new());
     let outcome = began.outcome.clone();
     let first = move |_| ready(Ok::<_, Failure>(began.clone()));
     let first = StepFuture::of_engine(Arc::clone(&board), step_id::UNDO.to_owned(), first);

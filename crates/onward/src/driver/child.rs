@@ -46,6 +46,17 @@ impl Driver {
         self.starting = Some(Starting { leaves, answer: Box::pin(start(store, runs)) });
     }
 
+    /// Waits for the start on its way: a child that comes to be after its parent has turned back
+    /// would be one that nobody ends. What the store refuses was not started.
+    pub(super) async fn let_starts_end(&mut self) -> Result<(), Verdict> {
+        self.to_start.clear();
+        let Some(starting) = self.starting.take() else { return Ok(()) };
+        match starting.answer.await {
+            Err(store::Error::LeaseLost) => Err(Verdict::LeaseLost),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Looks whether the start on its way is answered, and lets its leaves wait.
     pub(super) fn poll_starting(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Verdict>> {
         let Some(starting) = &mut self.starting else { return Poll::Pending };

@@ -47,6 +47,7 @@ use self::wake::{FunctionWaker, Here, Wakes};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
 use crate::keyed::KeyPlace;
+use crate::limits::ENDING_CRASHES_MAX;
 use crate::store::{self, BoxFuture, Claimed, End, Lease, Settle, Store};
 use crate::watch::{Engaged, Watch};
 use crate::worker::tenure::Tenure;
@@ -194,6 +195,12 @@ struct Stopping {
     grace: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
+/// Why a run that was asked to end is not undone: its workers die of it.
+const KILLS: (Code, &str) = (Code::CrashLoop, "workers in a row died in this run without a record");
+
+/// Why a run that was asked to end is not undone: its function cannot be called.
+const MISFIT: (Code, &str) = (Code::TypeMismatch, "the run's input does not fit its type");
+
 /// Executes a claimed run until it is settled, dropped or lost.
 pub(crate) async fn drive(
     setting: Setting,
@@ -216,7 +223,12 @@ pub(crate) async fn drive(
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
     let course = Course::of(&setting, &claimed);
-    let unread = course.end_unread(&claimed.history);
+    if claimed.run.crashes >= ENDING_CRASHES_MAX
+        && let Some(end) = course.end_unexecuted(&claimed.history, KILLS)
+    {
+        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
+    }
+    let unread = course.end_unexecuted(&claimed.history, MISFIT);
     match Driver::new(setting.clone(), claimed, &handler, control, course) {
         Ok(driver) => driver.go().await,
         Err(error) => {
@@ -242,9 +254,11 @@ impl Driver {
         let mut builds = claimed.builds;
         builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
         course.split(&mut claimed.history);
+        let undoable = course.undoable(&claimed.history);
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
-        let known = Known { past, used, now, last, signals, notepad: Notepad::of(&run) };
+        let notepad = Notepad::of(&run);
+        let known = Known { past, used, now, last, signals, notepad, undoable };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
         let ctx = Ctx::new(Arc::clone(&board), scheduled_at);

@@ -13,14 +13,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::past::Leftover;
 use super::round::Round;
 use super::{Driver, Setting, Stop, Verdict, drop_user_code, finish};
 use crate::ctx::{CONTINUE, Left, undo_all, undo_failed};
-use crate::model::step_id;
 use crate::model::undo::{self, Began, Outcome};
 use crate::store::{Claimed, End};
-use crate::{Code, Entry, Failure, Json, Record};
+use crate::{Code, Failure, Json, Record};
 
 /// Which way a driver takes its run.
 pub(super) enum Course {
@@ -38,8 +36,6 @@ pub(super) struct Back {
     began: Option<(usize, Began)>,
     /// The records from there on.
     tail: Vec<Record>,
-    /// The steps of the places that are to be undone.
-    names: HashMap<u64, String>,
     /// Why it ends, if somebody asked it to or its time is over: then it ends, come what may.
     marked: Option<Stop>,
     /// Until when something is waited for that is not from the run's `Ctx`.
@@ -54,14 +50,7 @@ impl Course {
         if began.is_none() && marked.is_none() {
             return Course::Forward;
         }
-        let planned = began.iter().flat_map(|(_, began)| &began.undos);
-        let names = planned.filter_map(|seq| {
-            let place = claimed.history.binary_search_by_key(seq, |record| record.seq).ok()?;
-            Some((*seq, step_id::base(&claimed.history[place].step).to_owned()))
-        });
-        let names = names.collect();
-        let (tail, patience) = (Vec::new(), None);
-        Course::Back(Box::new(Back { began, tail, names, marked, patience }))
+        Course::Back(Box::new(Back { began, tail: Vec::new(), marked, patience: None }))
     }
 
     pub(super) fn is_forward(&self) -> bool {
@@ -77,38 +66,41 @@ impl Course {
         }
     }
 
-    /// How a run ends that is on its way back and whose input cannot be read: somebody asked it to
-    /// end, so it does, and says what is left.
-    pub(super) fn end_unread(&self, history: &[Record]) -> Option<End> {
+    /// The steps that are to be undone, as far as this history tells, by their places.
+    pub(super) fn undoable(&self, history: &[Record]) -> HashMap<u64, String> {
+        let began = match self {
+            Course::Back(back) => back.began.as_ref().map(|(_, began)| began),
+            Course::Forward | Course::Undo(_) => None,
+        };
+        undo::undoable(history, began)
+    }
+
+    /// How a run ends that is on its way back and whose function cannot be executed: somebody asked
+    /// it to end, so it does, and says what is left.
+    pub(super) fn end_unexecuted(
+        &self,
+        history: &[Record],
+        (code, why): (Code, &str),
+    ) -> Option<End> {
         let Course::Back(back) = self else { return None };
-        let end = finish::end_of_stop(back.marked?);
-        let Some((place, began)) = &back.began else { return Some(end) };
-        let tail = &history[*place..];
-        let mut left = Vec::new();
-        let calls = (1..=began.on_cancel).rev().map(step_id::on_cancel);
-        let undos = began.undos.iter().map(|seq| back.name_of(*seq));
-        for (of, is_call) in calls.map(|of| (of, true)).chain(undos.map(|of| (of, false))) {
-            let step = if is_call { of.clone() } else { step_id::undo(&of) };
-            let done = |record: &Record| matches!(record.entry, Entry::Done(_));
-            if !tail.iter().any(|record| record.step == step && done(record)) {
-                left.push(Left::new(
-                    of,
-                    Code::TypeMismatch,
-                    "the run's input does not fit its type",
-                ));
+        let stop = back.marked?;
+        let (began, tail) = match &back.began {
+            Some((place, began)) => (began.clone(), &history[*place..]),
+            None => {
+                let mut undos: Vec<u64> = undo::undoable(history, None).into_keys().collect();
+                undos.sort_unstable_by(|one, other| other.cmp(one));
+                (Began { outcome: outcome_of_stop(stop), on_cancel: 0, undos }, &history[..0])
             }
-        }
-        let all = began.on_cancel + began.undos.len();
+        };
+        let done = undo::done(tail);
+        let planned = began.planned(history);
+        let all = planned.len();
+        let left = planned.into_iter().filter(|undo| !done.contains(&*undo.step));
+        let left: Vec<_> = left.map(|undo| Left::new(undo.of, code, why)).collect();
         Some(match left.is_empty() {
-            true => end_of(began.outcome.clone()),
+            true => end_of(began.outcome),
             false => failed(undo_failed(&began.outcome, left, all)),
         })
-    }
-}
-
-impl Back {
-    fn name_of(&self, seq: u64) -> String {
-        self.names.get(&seq).cloned().unwrap_or_else(|| format!("record {seq}"))
     }
 }
 
@@ -147,9 +139,6 @@ fn outcome_of_stop(stop: Stop) -> Outcome {
 struct Turn {
     began: Began,
     tail: Vec<Record>,
-    names: Option<Box<Back>>,
-    /// What may have had undos that the function, which could not be replayed, did not leave.
-    left: Vec<Left>,
     /// Why an undo is missing.
     missing: (Code, String),
 }
@@ -188,12 +177,11 @@ impl Driver {
         self.let_writes_end().await?;
         // What is not sent yet takes its place before "undo began".
         self.send();
-        let Turn { began, tail, names, left, missing } = self.plan(verdict)?;
+        let Turn { began, tail, missing } = self.plan(verdict)?;
         let outcome = began.outcome.clone();
-        let name_of = |seq| names.as_ref().map_or_else(String::new, |back| back.name_of(seq));
-        let work = self.board.turn_back(&began, tail, name_of);
+        let work = self.board.turn_back(&began, tail);
         tracing::info!(run = %self.lease.run, undos = work.len(), "the run turns back");
-        let function = undo_all(Arc::clone(&self.board), began, work, left, missing);
+        let function = undo_all(Arc::clone(&self.board), began, work, missing);
         self.function = Some(Box::pin(tokio::task::coop::unconstrained(function)));
         self.course = Course::Undo(outcome);
         self.deadline_at = None;
@@ -227,6 +215,7 @@ impl Driver {
             // A number that stayed open would hold up whatever comes after it.
             placed.into_iter().for_each(|placed| self.board.recorded(placed));
         }
+        self.let_starts_end().await?;
         self.free_keys().await;
         self.let_transactions_end().await.map_err(Verdict::of_refused)
     }
@@ -237,37 +226,33 @@ impl Driver {
             Course::Back(back) => Some(back),
             Course::Forward | Course::Undo(_) => None,
         };
-        let Leftover { same_build, other_builds, .. } =
-            self.board.leftover(&self.setting.build).unwrap_or_default();
-        if let Some(mut back) = back {
-            self.unasked = other_builds;
-            let missing = match &verdict {
-                Verdict::Stuck(code, detail) => (*code, detail.clone()),
-                _ => (Code::UndoMissing, Code::UndoMissing.advice().to_owned()),
-            };
-            if let Some((_, began)) = back.began.take() {
-                let tail = std::mem::take(&mut back.tail);
-                return Ok(Turn { began, tail, names: Some(back), left: Vec::new(), missing });
-            }
-            let unasked = same_build.into_iter().filter(|step| !step.starts_with('$'));
-            let left = unasked.map(|step| Left::new(step, missing.0, missing.1.clone())).collect();
-            let stop = back.marked.unwrap_or(Stop::Cancel);
-            return self.fresh_plan(outcome_of_stop(stop), left).ok_or(Verdict::Stopped(stop));
-        }
-        let outcome = match &verdict {
-            Verdict::Returned(Err(failure)) => {
-                self.unasked = other_builds;
-                Outcome::Failed { failure: failure.clone() }
-            }
-            Verdict::Stopped(stop) => outcome_of_stop(*stop),
-            _ => Outcome::Cancelled,
+        let missing = match &verdict {
+            Verdict::Stuck(code, detail) => (*code, detail.clone()),
+            _ => (Code::UndoMissing, Code::UndoMissing.advice().to_owned()),
         };
-        self.fresh_plan(outcome, Vec::new()).ok_or(verdict)
+        if back.is_some() || matches!(verdict, Verdict::Returned(_)) {
+            let leftover = self.board.leftover(&self.setting.build).unwrap_or_default();
+            self.unasked = leftover.other_builds;
+        }
+        let (outcome, verdict) = match (back, verdict) {
+            (Some(back), verdict) => match (back.began, back.marked) {
+                (Some((_, began)), _) => return Ok(Turn { began, tail: back.tail, missing }),
+                (None, Some(stop)) => (outcome_of_stop(stop), Verdict::Stopped(stop)),
+                (None, None) => (Outcome::Cancelled, verdict),
+            },
+            (None, Verdict::Returned(Err(failure))) => {
+                (Outcome::Failed { failure: failure.clone() }, Verdict::Returned(Err(failure)))
+            }
+            (None, Verdict::Stopped(stop)) => (outcome_of_stop(stop), Verdict::Stopped(stop)),
+            (None, verdict) => (Outcome::Cancelled, verdict),
+        };
+        let began = self.begin(outcome).ok_or(verdict)?;
+        Ok(Turn { began, tail: Vec::new(), missing })
     }
 
-    fn fresh_plan(&self, outcome: Outcome, left: Vec<Left>) -> Option<Turn> {
-        let cancelled = outcome == Outcome::Cancelled;
-        let (on_cancel, undos) = self.board.to_undo(cancelled);
+    /// What "undo began" says of a run that ends so, unless there is nothing to undo.
+    fn begin(&self, outcome: Outcome) -> Option<Began> {
+        let (on_cancel, undos) = self.board.to_undo(outcome == Outcome::Cancelled);
         if on_cancel == 0 && undos.is_empty() {
             return None;
         }
@@ -278,8 +263,7 @@ impl Driver {
             // Its details alone may be as large as a record.
             *failure = failure.clone().without_details();
         }
-        let missing = (Code::UndoMissing, Code::UndoMissing.advice().to_owned());
-        Some(Turn { began, tail: Vec::new(), names: None, left, missing })
+        Some(began)
     }
 
     /// How a run ends whose undos were all tried.

@@ -29,6 +29,8 @@ pub struct Record {
     pub at: Timestamp,
     /// Whether the workflow function had awaited something that is not from its `Ctx` before it.
     pub foreign: bool,
+    /// Whether its step is done and was asked for with an undo.
+    pub undoable: bool,
     /// When a retry of the run took it out of the history.
     pub voided_at: Option<Timestamp>,
 }
@@ -45,6 +47,7 @@ impl Record {
             began_at: at,
             at,
             foreign: false,
+            undoable: false,
             voided_at: None,
         }
     }

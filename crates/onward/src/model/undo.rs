@@ -3,7 +3,7 @@
 //! Owns: the content of the record "undo began", and [`Undoing`], which reads a history for people.
 //! Never executes anything.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,48 @@ impl Outcome {
             Outcome::Cancelled => RunState::Cancelled,
         }
     }
+}
+
+/// One undo of a run.
+pub(crate) struct Planned {
+    /// What it takes back, for people.
+    pub(crate) of: String,
+    /// The step that it is recorded as.
+    pub(crate) step: String,
+}
+
+impl Began {
+    /// What is executed, in this order.
+    pub(crate) fn planned(&self, history: &[Record]) -> Vec<Planned> {
+        let calls = (1..=self.on_cancel).rev().map(|number| {
+            let step = step_id::on_cancel(number);
+            Planned { of: step.clone(), step }
+        });
+        let undos = self.undos.iter().map(|seq| {
+            let of = match history.binary_search_by_key(seq, |record| record.seq) {
+                Ok(place) => step_id::base(&history[place].step).to_owned(),
+                Err(_) => format!("record {seq}"),
+            };
+            Planned { step: step_id::undo(&of), of }
+        });
+        calls.chain(undos).collect()
+    }
+}
+
+/// The steps of a history that were asked for with an undo, by their places; and those that are to be
+/// undone, where that has begun.
+pub(crate) fn undoable(history: &[Record], began: Option<&Began>) -> HashMap<u64, String> {
+    let planned: HashSet<u64> = began.iter().flat_map(|began| &began.undos).copied().collect();
+    let undoable = history.iter().filter(|record| {
+        (record.undoable && record.voided_at.is_none()) || planned.contains(&record.seq)
+    });
+    undoable.map(|record| (record.seq, step_id::base(&record.step).to_owned())).collect()
+}
+
+/// The steps that these records say are done.
+pub(crate) fn done(records: &[Record]) -> HashSet<&str> {
+    let done = records.iter().filter(|record| matches!(record.entry, Entry::Done(_)));
+    done.map(|record| record.step.as_str()).collect()
 }
 
 /// What the record "undo began" of a history says, and its place in it.
@@ -91,19 +133,9 @@ impl Undoing {
     /// What a run's history says of it; `None` where the run has not turned back.
     pub fn of(history: &[Record]) -> Option<Self> {
         let (place, began) = began(history)?;
-        let done = history[place..].iter().filter(|record| matches!(record.entry, Entry::Done(_)));
-        let done: HashSet<&str> = done.map(|record| record.step.as_str()).collect();
-        let calls = (1..=began.on_cancel).rev().map(|number| {
-            let step = step_id::on_cancel(number);
-            (step.clone(), step)
-        });
-        let undos = began.undos.iter().filter_map(|seq| {
-            let at = history.binary_search_by_key(seq, |record| record.seq).ok()?;
-            let of = step_id::base(&history[at].step).to_owned();
-            Some((step_id::undo(&of), of))
-        });
+        let done = done(&history[place..]);
         let (mut undone, mut left) = (Vec::new(), Vec::new());
-        for (step, of) in calls.chain(undos) {
+        for Planned { of, step } in began.planned(history) {
             if done.contains(&*step) { undone.push(of) } else { left.push(of) }
         }
         let failure = match &began.outcome {

@@ -11,10 +11,24 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use super::{KeyState, Settled, StepKey};
-use crate::{Entry, Failure, Json, Timestamp};
+use crate::{Entry, Failure, Json, Record, RecordKind, Timestamp};
 
 /// Why a stored value cannot be read.
 type Unreadable = Box<dyn StdError + Send + Sync>;
+
+/// The kind under which a step is kept that is done and can be undone.
+const UNDOABLE: &str = "undoable";
+
+/// The column `kind` of a record.
+pub(super) fn of_kind(record: &Record) -> &'static str {
+    let kind = record.entry.kind();
+    if record.undoable && kind == RecordKind::Done { UNDOABLE } else { kind.as_str() }
+}
+
+/// Whether a record of this kind can be undone.
+pub(super) fn is_undoable(kind: &str) -> bool {
+    kind == UNDOABLE
+}
 
 /// The columns `body` and `next_at` of an entry.
 pub(super) type EntryColumns<'a> = (Option<Cow<'a, str>>, Option<i64>);
@@ -41,7 +55,7 @@ pub(super) fn entry(
         Ok(serde_json::from_str(&body.ok_or_else(missing)?)?)
     };
     match kind {
-        "done" => Ok(Entry::Done(Json::stored(body.ok_or_else(missing)?))),
+        "done" | UNDOABLE => Ok(Entry::Done(Json::stored(body.ok_or_else(missing)?))),
         "failed" => Ok(Entry::Failed(failure(body)?)),
         "try_failed" => {
             let next_at = next_at.ok_or_else(missing)?;

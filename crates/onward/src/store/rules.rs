@@ -193,8 +193,9 @@ pub(crate) struct AfterLoss {
 /// What becomes of `run`, whose worker was lost. `progressed`: whether its attempt left a record.
 ///
 /// One or two losses say nothing: a deploy or a power cut hits every run. From the third on the
-/// run is a suspect, claimed alone and after a growing pause. A run that somebody asked to
-/// cancel pauses too, since its undos may be what kills, but never waits for anybody.
+/// run is a suspect, claimed alone and after a growing pause. A run that is to end, because somebody
+/// asked for it or its time is over, pauses too, since its undos may be what kills, but never waits
+/// for anybody: whoever claims it for the last time ends it without executing it.
 pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLoss {
     let crashes = if progressed { 0 } else { run.crashes + 1 };
     let queued = AfterLoss { state: RunState::Queued, due_at: Some(now), waits_for: None, crashes };
@@ -202,7 +203,8 @@ pub(crate) fn after_loss(run: &Run, progressed: bool, now: Timestamp) -> AfterLo
         return queued;
     }
     let waiting = AfterLoss { state: RunState::Waiting, ..queued };
-    if crashes >= CRASHES_MAX && run.cancel_at.is_none() {
+    let late = run.deadline_at.is_some_and(|deadline| deadline <= now);
+    if crashes >= CRASHES_MAX && run.cancel_at.is_none() && !late {
         let detail = format!("{crashes} workers in a row died in this run without a record");
         let code = Code::CrashLoop.as_str().to_owned();
         return AfterLoss {
@@ -236,8 +238,7 @@ pub(crate) fn code_change(build: Option<&str>, unasked: &[String], now: Timestam
 }
 
 /// Whether a run is paused, or is or was stuck, and its deadline has passed while nobody held it:
-/// then every build may end it, since that executes none of its code. What cannot be read is left
-/// out.
+/// then it is to end, by whatever build claims it. What cannot be read is left out.
 pub(crate) fn is_late(run: &Run, now: Timestamp) -> bool {
     let code = match &run.waits_for {
         Some(Waits::Stuck { code, .. }) => Some(code.as_str()),

@@ -4,13 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward::conformance::Held;
-use onward::{Code, Ctx, Failure, RunHandle, RunState, Waits, WorkerBuilder};
+use onward::store::Store;
+use onward::{
+    Code, Ctx, Failure, Filter, Query, RunHandle, RunId, RunState, Waits, WorkerBuilder, Workflow,
+};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::process::{Process, data};
 use crate::stores::until_state;
 use crate::{Log, WORK, steps_of, undoing};
+
+const CHILD: Workflow<(), ()> = Workflow::named("child");
 
 /// Steps a, b and c, then a failure; the undo of b waits until all are let go.
 fn serve_held(process: &Process, log: &Log, hold: &Arc<Semaphore>) -> WorkerBuilder {
@@ -235,5 +240,131 @@ async fn a_cancel_while_a_record_is_on_its_way_is_undone_once_it_is_answered() {
     let ended = tokio::time::timeout(Duration::from_secs(20), run.ended()).await;
     assert_eq!(ended.expect("it is not held up").unwrap().state, RunState::Cancelled);
     assert_eq!(steps_of(&run).await, ["a", "b", "$undo", "$undo/a"]);
+    worker.shutdown().await.unwrap();
+}
+
+/// A child, and a step that fails while the start of the child is on its way.
+fn serve_parent(process: &Process, log: &Log) -> WorkerBuilder {
+    let of = log.clone();
+    process.onward.worker().serve(CHILD, async |_: Ctx, ()| Ok(())).serve(
+        WORK,
+        move |ctx: Ctx, ()| {
+            let log = of.clone();
+            async move {
+                log.step(&ctx, "a", 1).await?;
+                let fails = ctx.step("b", async |_| {
+                    log.until("child asked").await;
+                    Err::<(), _>(Failure::fatal("no"))
+                });
+                tokio::select! {
+                    child = ctx.start(CHILD, &()) => child.map(drop),
+                    failed = fails => failed,
+                }
+            }
+        },
+    )
+}
+
+#[tokio::test]
+async fn a_child_whose_start_is_on_its_way_is_there_before_the_undo_begins() {
+    let (data, log) = (data(), Log::default());
+    let process = Process::on(&data);
+    process.store.hold(Held::Children);
+    let worker = serve_parent(&process, &log).start().await.unwrap();
+    let run = process.onward.start(WORK, &()).await.unwrap();
+    while process.store.asked(Held::Children) == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    log.add("child asked");
+    // The function has failed by then, or its failure waits for the child: either is well.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    process.store.let_go(Held::Children);
+    run.ended().await.unwrap();
+    let history = run.history().await.unwrap();
+    let began = history.iter().find(|record| record.step == "$undo").unwrap();
+    let of_child = Filter { workflow: Some(CHILD.name().to_owned()), ..Filter::default() };
+    let children =
+        process.onward.list(Query { filter: of_child, ..Query::default() }).await.unwrap();
+    assert!(children.runs[0].created_at <= began.at, "{children:?}");
+    worker.shutdown().await.unwrap();
+}
+
+/// Does step a and waits, as the code did that a later build replaces.
+async fn left_after_a(data: &Arc<dyn Store>, log: &Log) -> RunId {
+    let first = Process::on(data);
+    let of = log.clone();
+    let worker = first.onward.worker().build("v1").serve(WORK, move |ctx: Ctx, ()| {
+        let log = of.clone();
+        async move {
+            log.step(&ctx, "a", 1).await?;
+            log.add("waits");
+            ctx.step("b", async |_| std::future::pending::<Result<(), Failure>>().await).await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let id = first.onward.start(WORK, &()).await.unwrap().id();
+    log.until("waits").await;
+    first.kill(worker).await;
+    id
+}
+
+/// Code that never did step a.
+fn serve_other(process: &Process, build: &str) -> WorkerBuilder {
+    process.onward.worker().build(build).serve(WORK, async |ctx: Ctx, ()| {
+        ctx.step("other", async |_| Ok::<_, Failure>(())).await?;
+        Err(Failure::fatal("no").code("no"))
+    })
+}
+
+/// What a run that ends with something left undone says of it.
+async fn left_of(run: &RunHandle<()>) -> (Value, Value) {
+    let failure = run.ended().await.unwrap().failure.expect("it is not wholly undone");
+    assert!(failure.is(Code::UndoFailed.as_str()), "{failure}");
+    let details: Value = failure.details.as_ref().unwrap().read().unwrap();
+    (details["left_undone"].clone(), details["outcome"].clone())
+}
+
+#[tokio::test]
+async fn a_cancelled_run_whose_replay_goes_another_way_tells_what_is_left() {
+    let (data, log) = (data(), Log::default());
+    let id = left_after_a(&data, &log).await;
+    let second = Process::on(&data);
+    let run: RunHandle<()> = second.onward.run(id).of_type();
+    run.cancel().await.unwrap();
+    let worker = serve_other(&second, "v1").start().await.unwrap();
+    let (left, outcome) = left_of(&run).await;
+    assert_eq!((&left[0]["step"], &left[1]), (&Value::from("a"), &Value::Null));
+    assert_eq!(left[0]["code"], Code::HistoryMismatch.as_str());
+    assert_eq!(outcome, "cancelled");
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_step_that_new_code_has_no_more_is_left_when_its_run_fails() {
+    let (data, log) = (data(), Log::default());
+    let id = left_after_a(&data, &log).await;
+    let second = Process::on(&data);
+    let run: RunHandle<()> = second.onward.run(id).of_type();
+    let worker = serve_other(&second, "v2").start().await.unwrap();
+    let (left, outcome) = left_of(&run).await;
+    assert_eq!(left[0]["step"], "a");
+    assert_eq!(left[0]["code"], Code::UndoMissing.as_str());
+    assert_eq!(outcome, "failed");
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_run_whose_input_does_not_fit_tells_what_is_left() {
+    const OTHER: Workflow<u32, ()> = Workflow::named("work");
+    let (data, log) = (data(), Log::default());
+    let id = left_after_a(&data, &log).await;
+    let second = Process::on(&data);
+    let run: RunHandle<()> = second.onward.run(id).of_type();
+    run.cancel().await.unwrap();
+    let worker = second.onward.worker().build("v2").serve(OTHER, async |_: Ctx, _| Ok(()));
+    let worker = worker.start().await.unwrap();
+    let (left, _) = left_of(&run).await;
+    assert_eq!(left[0]["step"], "a");
+    assert_eq!(left[0]["code"], Code::TypeMismatch.as_str());
     worker.shutdown().await.unwrap();
 }

@@ -236,6 +236,8 @@ pub(crate) struct Known {
     /// Signals that are not recorded.
     pub(crate) signals: Vec<Signal>,
     pub(crate) notepad: Notepad,
+    /// The steps that are recorded as undoable, by their places.
+    pub(crate) undoable: HashMap<u64, String>,
 }
 
 /// A draft that has its place in the history.
@@ -255,7 +257,8 @@ pub(crate) struct Trouble {
 
 impl Board {
     pub(crate) fn new(lease: Lease, store: Arc<dyn Store>, known: Known) -> Arc<Self> {
-        let Known { mut past, used: (records, bytes), now, last, signals, notepad } = known;
+        let Known { mut past, used, now, last, signals, notepad, undoable } = known;
+        let (records, bytes) = used;
         let (last_seq, last_at) = last;
         let inbox = Inbox::of(past.take_arrived(), signals);
         let inner = Inner {
@@ -284,7 +287,7 @@ impl Board {
             trouble: None,
             continue_as: None,
             notepad,
-            undos: Undos::default(),
+            undos: Undos::of(undoable),
         };
         let cancelled = watch::Sender::new(false);
         let inner = Mutex::new(inner);

@@ -78,10 +78,10 @@ impl Board {
         let now = self.store.clock().now();
         let mut inner = self.lock();
         let (seq, at) = inner.places.take(now);
-        inner.undos.note(&draft.step, &draft.entry, seq);
+        let undoable = inner.undos.note(&draft.step, &draft.entry, seq);
         drop(inner);
         let placed = Placed { leaf: draft.leaf, seq, at, kind: draft.entry.kind() };
-        let record = self.record(draft, seq, at);
+        let record = Record { undoable, ..self.record(draft, seq, at) };
         if placed.kind == RecordKind::Arrived {
             self.lock().inbox.send(&record);
         }
@@ -97,8 +97,9 @@ impl Board {
             return None;
         }
         let (seq, at) = inner.places.take_for(draft.leaf, now);
+        let undoable = inner.undos.is_undoable(&draft.step, &draft.entry);
         drop(inner);
-        Some(self.record(draft, seq, at))
+        Some(Record { undoable, ..self.record(draft, seq, at) })
     }
 
     fn record(&self, draft: Draft, seq: u64, at: Timestamp) -> Record {

@@ -3,7 +3,7 @@
 //! Owns: the closures that the function leaves here while it goes on, and which of their steps are
 //! done. Never executes one: the function that `ctx::undo` makes does, when the run turns back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::inbox::NOBODY;
@@ -30,6 +30,9 @@ pub(crate) struct Undo {
 pub(super) struct Undos {
     /// By the step, without its key.
     steps: HashMap<Arc<str>, Kept>,
+    /// The steps that are recorded as undoable, by their places: whether or not the function still
+    /// asks for them, they are to be undone.
+    recorded: HashMap<u64, String>,
     /// What a cancel has executed, in the order of asking.
     on_cancel: Vec<Option<Undo>>,
     /// Whether the note that there is something to execute on a cancel is on its way.
@@ -53,16 +56,28 @@ pub(crate) struct UndoWork {
 }
 
 impl Undos {
-    /// Notes that a step is done, if there is an undo for it.
-    pub(super) fn note(&mut self, step: &str, entry: &Entry, seq: u64) {
+    /// `recorded`: what a run that is claimed has to undo.
+    pub(super) fn of(recorded: HashMap<u64, String>) -> Self {
+        Self { recorded, ..Self::default() }
+    }
+
+    /// Notes that a step is done; says whether there is an undo for it.
+    pub(super) fn note(&mut self, step: &str, entry: &Entry, seq: u64) -> bool {
         if self.steps.is_empty() {
-            return;
+            return false;
         }
         if let Entry::Done(json) = entry
             && let Some(kept) = self.steps.get_mut(step_id::base(step))
         {
             kept.done = Some((seq, json.clone()));
+            return true;
         }
+        false
+    }
+
+    /// Whether a step that ends so can be undone.
+    pub(super) fn is_undoable(&self, step: &str, entry: &Entry) -> bool {
+        matches!(entry, Entry::Done(_)) && self.steps.contains_key(step_id::base(step))
     }
 }
 
@@ -103,28 +118,26 @@ impl Board {
     /// Whether a run that fails, or is cancelled, may have something to undo.
     pub(crate) fn has_undos(&self, cancelled: bool) -> bool {
         let inner = self.lock();
-        !inner.undos.steps.is_empty() || (cancelled && !inner.undos.on_cancel.is_empty())
+        let undos = &inner.undos;
+        !undos.steps.is_empty()
+            || !undos.recorded.is_empty()
+            || (cancelled && !undos.on_cancel.is_empty())
     }
 
     /// What there is to undo: the calls for a cancel, and the places of the steps that are done and
-    /// can be taken back, the last one first.
+    /// were asked for with an undo, the last one first. That undo may be gone by now.
     pub(crate) fn to_undo(&self, cancelled: bool) -> (usize, Vec<u64>) {
         let inner = self.lock();
         let done = inner.undos.steps.values().filter_map(|kept| kept.done.as_ref());
-        let mut seqs: Vec<u64> = done.map(|(seq, _)| *seq).collect();
-        seqs.sort_unstable_by(|one, other| other.cmp(one));
+        let seqs: BTreeSet<u64> =
+            done.map(|(seq, _)| *seq).chain(inner.undos.recorded.keys().copied()).collect();
+        let seqs = seqs.into_iter().rev().collect();
         (if cancelled { inner.undos.on_cancel.len() } else { 0 }, seqs)
     }
 
     /// Turns the board back: the function is gone, and what follows is not its doing. `tail` is what
-    /// is recorded from "undo began" on. Gives what is to be done, in order. `name_of` tells the step
-    /// of a place whose undo the code does not have.
-    pub(crate) fn turn_back(
-        &self,
-        began: &Began,
-        tail: Vec<Record>,
-        name_of: impl Fn(u64) -> String,
-    ) -> Vec<UndoWork> {
+    /// is recorded from "undo began" on. Gives what is to be done, in order.
+    pub(crate) fn turn_back(&self, began: &Began, tail: Vec<Record>) -> Vec<UndoWork> {
         // The bodies of the function were asked to end; those of the undos are not.
         self.cancelled.send_replace(false);
         let mut inner = self.lock();
@@ -137,7 +150,7 @@ impl Board {
         inner.continue_as = None;
         inner.usage.is_open = true;
         inner.past.turn_back(tail);
-        let Undos { steps, mut on_cancel, .. } = std::mem::take(&mut inner.undos);
+        let Undos { steps, mut recorded, mut on_cancel, .. } = std::mem::take(&mut inner.undos);
         // User code, whose drop may come back to this board.
         drop(inner);
         drop(asked);
@@ -158,7 +171,7 @@ impl Board {
         for seq in &began.undos {
             let (of, undo) = match done.remove(seq) {
                 Some((step, undo, json)) => (step.to_string(), Some((undo, json))),
-                None => (name_of(*seq), None),
+                None => (recorded.remove(seq).unwrap_or_else(|| format!("record {seq}")), None),
             };
             work.push(UndoWork { step: step_id::undo(&of), of, undo });
         }

@@ -161,6 +161,7 @@ pub(super) fn record(run: RunId, record: &mut Record, visit: &mut dyn Visit) {
         began_at: _,
         at: _,
         foreign: _,
+        undoable: _,
         voided_at: _,
     } = record;
     let place = PayloadPlace::Record { run, step, kind, try_number: *try_number };

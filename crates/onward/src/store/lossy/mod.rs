@@ -41,9 +41,9 @@ pub struct LossyStore {
     /// How many answers to transactions are still to be lost.
     transaction_losses: AtomicUsize,
     /// Whether each kind of [`Held`] is held back.
-    held: [watch::Sender<bool>; 3],
+    held: [watch::Sender<bool>; 4],
     /// How many of each kind were asked for.
-    asked: [AtomicUsize; 3],
+    asked: [AtomicUsize; 4],
     /// How many writes are still done before the store goes silent, and on which side of the
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
@@ -92,6 +92,8 @@ pub enum Held {
     Transactions,
     /// [`Store::transact`] itself: nothing is done yet.
     TransactionsBefore,
+    /// [`Store::start`] of children: nothing is done yet.
+    Children,
 }
 
 /// What becomes of a write.
@@ -308,11 +310,15 @@ impl Store for LossyStore {
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
-        let fate = match runs.first().and_then(|run| run.parent.as_ref()) {
-            Some(parent) => self.fate_of(Write::Start(parent.lease.run, &parent.step)),
-            None => self.fate(),
+        let Some(parent) = runs.first().and_then(|run| run.parent.as_ref()) else {
+            return self.write(|| self.inner.start(runs));
         };
-        self.write_with(fate, || self.inner.start(runs))
+        let fate = self.fate_of(Write::Start(parent.lease.run, &parent.step));
+        self.asked[Held::Children as usize].fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            self.free(Held::Children).await;
+            self.write_with(fate, || self.inner.start(runs)).await
+        })
     }
 
     fn join(&self, worker: NewWorker) -> Answer<'_, ()> {

@@ -31,6 +31,7 @@ fn is_same(old: &Record, new: &Record) -> bool {
         && old.step == new.step
         && old.try_number == new.try_number
         && old.entry == new.entry
+        && old.undoable == new.undoable
 }
 
 pub(super) fn fenced(state: &State, lease: Lease) -> Result<(), Error> {

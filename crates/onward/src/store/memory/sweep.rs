@@ -98,7 +98,6 @@ fn open_late(state: &mut State, now: Timestamp) -> bool {
         if let Some(row) = state.runs.get_mut(run) {
             crate::store::steer::unpause(&mut row.run);
             row.run.stuck_builds.clear();
-            row.run.crashes = 0;
             row.queue(now);
         }
     }

@@ -233,7 +233,7 @@ async fn add_records(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         column(rows().map(|(_, it)| signed(it.seq)), Type::INT8_ARRAY),
         column(rows().map(|(_, it)| it.step.clone()), Type::TEXT_ARRAY),
         column(rows().map(|(_, it)| signed(rules::slot(it))), Type::INT8_ARRAY),
-        column(rows().map(|(_, it)| it.entry.kind().to_string()), Type::TEXT_ARRAY),
+        column(rows().map(|(_, it)| column::of_kind(it)), Type::TEXT_ARRAY),
         column(bodies, Type::TEXT_ARRAY),
         column(rows().map(|(_, it)| small(it.try_number)), Type::INT4_ARRAY),
         column(rows().map(|(_, it)| small(it.attempt)), Type::INT4_ARRAY),

@@ -133,8 +133,9 @@ pub(super) fn record(row: &tokio_postgres::Row) -> Result<Record, Fault> {
     let next_at = columns.time_or_none()?;
     let foreign = columns.take()?;
     let voided_at = columns.time_or_none()?;
+    let undoable = column::is_undoable(&kind);
     let entry = column::entry(&kind, body, next_at).map_err(Fault::data)?;
-    Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, voided_at })
+    Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, undoable, voided_at })
 }
 
 /// A record's columns, as it is added under a lease.
@@ -162,7 +163,7 @@ impl<'a> RecordRow<'a> {
             seq: signed(record.seq),
             step: &record.step,
             slot: signed(rules::slot(record)),
-            kind: record.entry.kind().as_str(),
+            kind: column::of_kind(record),
             body,
             tries: small(record.try_number),
             began_at: record.began_at.as_millis(),

@@ -207,8 +207,9 @@ pub(super) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Fault> {
     let next_at = columns.time_or_none()?;
     let foreign = columns.take()?;
     let voided_at = columns.time_or_none()?;
+    let undoable = column::is_undoable(&kind);
     let entry = column::entry(&kind, body, next_at).map_err(Fault::data)?;
-    Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, voided_at })
+    Ok(Record { seq, step, entry, try_number, attempt, began_at, at, foreign, undoable, voided_at })
 }
 
 /// Reads the columns of a row one after the other.

@@ -163,9 +163,10 @@ begin
             l.id,
             l.crashes,
             l.crashes >= 3 as held_back,
-            l.crashes >= 10 and l.cancel_at is null as is_stuck
+            l.crashes >= 10 and l.cancel_at is null
+                and (l.deadline_at is null or l.deadline_at > p_now) as is_stuck
         from (
-            select i.id, i.cancel_at, case
+            select i.id, i.cancel_at, i.deadline_at, case
                 when exists (
                     select from onward.records d where d.run = i.id and d.attempt = i.attempt
                 )
@@ -180,8 +181,8 @@ begin
 end
 $$;
 
--- Opens stuck runs whose deadline has passed to every build: ending them executes none of their
--- code. What cannot be read cannot be ended either.
+-- Opens stuck runs whose deadline has passed to every build: they are to end. What cannot be read
+-- cannot be ended either.
 create or replace function onward.sweep_late(p_now bigint, p_limit integer) returns uuid[]
 language plpgsql volatile as $$
 declare
@@ -196,7 +197,6 @@ begin
             stuck = null,
             stuck_builds = null,
             wakes = wakes + 1,
-            crashes = 0,
             paused_at = null,
             paused_by = null
         where id = any (array(
@@ -234,7 +234,6 @@ begin
             stuck = null,
             stuck_builds = null,
             wakes = wakes + 1,
-            crashes = 0,
             paused_at = null,
             paused_by = null
         where id = any (array(

@@ -1,5 +1,5 @@
--- Opens stuck runs whose deadline has passed to every build: ending them executes none of their
--- code. What cannot be read cannot be ended either.
+-- Opens stuck runs whose deadline has passed to every build: they are to end. What cannot be read
+-- cannot be ended either.
 update onward_runs
 set
     state = 'queued',
@@ -8,7 +8,6 @@ set
     stuck = null,
     stuck_builds = null,
     wakes = wakes + 1,
-    crashes = 0,
     paused_at = null,
     paused_by = null
 where no in (

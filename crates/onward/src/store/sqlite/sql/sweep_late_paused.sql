@@ -8,7 +8,6 @@ set
     stuck = null,
     stuck_builds = null,
     wakes = wakes + 1,
-    crashes = 0,
     paused_at = null,
     paused_by = null
 where no in (
