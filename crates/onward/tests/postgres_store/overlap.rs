@@ -69,8 +69,10 @@ async fn a_prune_that_loses_against_a_start_is_made_again() {
     let first = soon(pruned).await.unwrap().runs;
     let second = pruner.prune(Prune::older_than(Duration::ZERO)).await.unwrap().runs;
     assert_eq!(first + second, 1);
+    // A session tells at its end what it has counted. Made again, it may lose again.
+    drop(pruner);
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
-    until("it had lost", async || records.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 1)
+    until("it had lost", async || records.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0)
         .await;
 }
 
