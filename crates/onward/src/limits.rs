@@ -174,10 +174,6 @@ pub const LANES_LOOK_MAX: usize = 1_000;
 /// look at, and it must not be made over and over.
 pub const LANES_LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Queued runs that a claim looks through for those without a lane, where the queue has a limit per
-/// lane: each claim pays for it. So such a queue is better used with a lane for every run.
-pub const LANELESS_LOOK_MAX: usize = 100;
-
 /// Suspects, and runs that are kept off some builds, that a claim looks through for one whose lane has
 /// room: both are few.
 pub const SUSPECTS_LOOK_MAX: usize = 100;

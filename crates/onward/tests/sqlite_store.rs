@@ -668,6 +668,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("claim_lane_running", "onward_runs_slots"),
         ("claim_lane_after", "onward_runs_lanes"),
         ("claim_lane_first", "onward_runs_lanes"),
+        ("claim_laneless", "onward_runs_laneless"),
         ("start_duplicate_there", "onward_duplicates_run"),
     ];
     for (name, index) in plans {

@@ -41,6 +41,7 @@ macro_rules! queue_conformance_suite {
                 lanes_take_turns
                 limit_of_one_keeps_the_order
                 runs_without_a_lane_are_not_in_one
+                runs_without_a_lane_are_found_behind_a_full_one
                 suspect_is_held_to_the_limits
                 run_kept_off_a_build_is_held_to_its_lane
                 lane_past_the_bound_gets_its_turn
