@@ -669,7 +669,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("claim_lane_after", "onward_runs_lanes"),
         ("claim_lane_first", "onward_runs_lanes"),
         ("claim_laneless", "onward_runs_laneless"),
-        ("start_duplicate_there", "onward_duplicates_run"),
+        ("start_gathered_over", "onward_gathered_at"),
     ];
     for (name, index) in plans {
         let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));

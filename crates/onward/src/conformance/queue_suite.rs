@@ -51,6 +51,8 @@ macro_rules! queue_conformance_suite {
                 debounced_run_begins_in_the_longest_time
                 debounced_start_after_the_begin_makes_a_new_run
                 debounced_start_twice
+                debounced_start_made_again_after_a_later_run
+                old_gathered_starts_are_forgotten
                 concurrent_debounced_starts_make_one_run
                 throttled_run_has_the_first_input
                 throttled_start_twice

@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006_queues.sql"),
     include_str!("migrations/0007_audit.sql"),
     include_str!("migrations/0008_laneless.sql"),
+    include_str!("migrations/0009_gathered.sql"),
 ];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table
