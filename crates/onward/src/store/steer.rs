@@ -196,21 +196,27 @@ fn rewrite(records: &mut [Record], rewritten: &Rewritten) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a record is of the step that a fork is named after.
+fn is_of(record: &Record, step: &str) -> bool {
+    let name = match record.entry {
+        // A signal, or a child's end: without its number.
+        Entry::Arrived(_) => record.step.rsplit_once('#').map_or(&*record.step, |(it, _)| it),
+        _ => step_id::base(&record.step),
+    };
+    record.step == step || name == step
+}
+
+/// Whether a record is one from which on a fork does without: the first of its step that counts.
+pub(crate) fn forks_at(record: &Record, step: &str) -> bool {
+    record.voided_at.is_none() && is_of(record, step)
+}
+
 /// The records that come before the first of a step, without that step's own.
 fn records_before(run: RunId, mut records: Vec<Record>, step: &str) -> Result<Vec<Record>, Error> {
-    let is_it = |record: &Record| {
-        let name = match record.entry {
-            // A signal, or a child's end: without its number.
-            Entry::Arrived(_) => record.step.rsplit_once('#').map_or(&*record.step, |(it, _)| it),
-            _ => step_id::base(&record.step),
-        };
-        record.step == step || name == step
-    };
-    let first = records.iter().filter(|record| record.voided_at.is_none()).find(|it| is_it(it));
-    let Some(first) = first.map(|record| record.seq) else {
+    let Some(first) = records.iter().find(|it| forks_at(it, step)).map(|record| record.seq) else {
         return Err(Error::Conflict(Conflict::NoSuchStep { run }));
     };
-    records.retain(|record| record.seq < first && !is_it(record));
+    records.retain(|record| record.seq < first && !is_of(record, step));
     let ended = |child: &str| {
         let ends = records.iter().filter(|it| matches!(it.entry, Entry::Arrived(_)));
         ends.map(|it| it.step.rsplit_once('#').map_or(&*it.step, |(name, _)| name))
