@@ -2,7 +2,7 @@
 
 use onward::limits::UNREADABLE_LOOK_MAX;
 use onward::store::MemoryStore;
-use onward::{Code, RunState, TestClock, Waits, Why};
+use onward::{Code, RunState, TestClock, Undoing, Waits, Why};
 
 use super::*;
 
@@ -120,6 +120,30 @@ async fn a_cancelled_run_that_did_something_waits_for_who_can_undo_it() {
     let history = with.run(run).history().await.unwrap();
     assert!(history.iter().any(|record| record.step == "$undo/book"), "{history:?}");
     worker.shutdown().await.unwrap();
+}
+
+/// Whoever looks without the key is told that the run turned back, and that the rest is not known.
+#[tokio::test]
+async fn a_run_that_turned_back_is_known_to_have_without_the_key() {
+    const BOOK: Workflow<(), ()> = Workflow::named("book");
+    async fn book(ctx: Ctx, (): ()) -> Result<(), Failure> {
+        let seat = ctx.step("book", async |_| Ok::<_, Failure>(7));
+        seat.undo(async |_: u32, _| Ok::<_, Failure>(())).await?;
+        Err(Failure::fatal("no money"))
+    }
+    let (store, _clock) = data();
+    let with = client(&store, &[1]);
+    let worker = with.worker().serve(BOOK, book).start().await.unwrap();
+    let run = with.start(BOOK, &()).await.unwrap();
+    run.ended().await.unwrap();
+    worker.shutdown().await.unwrap();
+
+    let read = Undoing::of(&run.history().await.unwrap()).unwrap();
+    assert_eq!((read.outcome, read.unreadable), (Some(RunState::Failed), false));
+    let without = client(&store, &[2]).run(run.id()).history().await.unwrap();
+    let guessed = Undoing::of(&without).expect("it turned back");
+    assert_eq!((guessed.outcome, guessed.failure, guessed.unreadable), (None, None, true));
+    assert_eq!((guessed.began_at, guessed.undone), (read.began_at, read.undone));
 }
 
 const TWO_KEYS: Workflow<String, String> = Workflow::named("two keys");
