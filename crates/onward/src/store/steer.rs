@@ -181,6 +181,7 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
         suppressed: Vec::new(),
         signals: Vec::new(),
         log: Vec::new(),
+        cascades: false,
     })
 }
 

@@ -244,6 +244,7 @@ pub(super) fn whole_run(whole: &mut WholeRun, visit: &mut dyn Visit) {
         // Its fingerprint stays as it is stored: from it nothing can be told.
         hold: _,
         suppressed: _,
+        cascades: _,
     } = whole;
     let id = run.id;
     self::run(run, visit);

@@ -68,6 +68,9 @@ pub(super) async fn add(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
     add_signals(tx, new).await?;
     let log = new.iter().flat_map(|whole| whole.log.iter().map(|line| (whole.run.id, line)));
     add_log(tx, &log.collect::<Vec<_>>()).await?;
+    let cascading = new.iter().filter(|whole| whole.cascades).map(|whole| run_uuid(whole.run.id));
+    let cascading = vec![column(cascading, Type::UUID_ARRAY)];
+    insert(tx, include_str!("sql/import_cascades.sql"), cascading).await?;
     add_keys(tx, new).await
 }
 

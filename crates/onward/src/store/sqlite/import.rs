@@ -88,6 +88,9 @@ pub(super) fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         let params = params![workflow, key, no, hold.fingerprint.0, expires_at];
         tx.execute(include_str!("sql/start_key.sql"), params)?;
     }
+    if whole.cascades {
+        tx.execute(include_str!("sql/cascade_mark.sql"), [no])?;
+    }
     tx.changed(run.id);
     tx.work();
     Ok(())
