@@ -217,6 +217,28 @@ async fn a_run_is_paused_and_resumed() {
 }
 
 #[tokio::test]
+async fn a_fork_happens_once_for_its_idempotency_key() {
+    let stage = Stage::open().await.working().await;
+    let run = stage.post(&format!("{RUNS}?wait_ms=20000"), json!({ "input": 4 })).await.json();
+    let path = format!("/api/v1/runs/{}/fork", run["run"]["id"].as_str().unwrap());
+    let body = json!({ "from_step": "twice", "input": 5 });
+    let first = stage.keyed(&path, "fork-1", body.clone()).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (201, None), "{first:?}");
+    stage.ended(&first.json()["run"]).await;
+    let again = stage.keyed(&path, "fork-1", body.clone()).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(again.json()["run"]["id"], first.json()["run"]["id"]);
+    for other in [json!({ "from_step": "twice", "input": 6 }), json!({ "from_step": "twice" })] {
+        let refused = stage.keyed(&path, "fork-1", other).await;
+        assert_eq!((refused.status, refused.code().as_str()), (409, "key_taken"));
+        assert_eq!(refused.json()["run_id"], first.json()["run"]["id"], "it names the run");
+    }
+    let both = json!({ "from_step": "twice", "key": "fork-2" });
+    assert_eq!(stage.keyed(&path, "fork-1", both).await.code(), "invalid_request");
+    stage.stop().await;
+}
+
+#[tokio::test]
 async fn a_run_is_forked_with_another_input() {
     let stage = Stage::open().await.working().await;
     let run = stage.post(&format!("{RUNS}?wait_ms=20000"), json!({ "input": 4 })).await.json();

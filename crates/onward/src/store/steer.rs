@@ -212,6 +212,20 @@ pub(crate) fn forks_at(record: &Record, step: &str) -> bool {
     record.voided_at.is_none() && is_of(record, step)
 }
 
+/// Whether a run with this history, made at this time, was forked at a step from the run `source`: it
+/// begins with the very records that come before the step there.
+pub(crate) fn is_forked_at(
+    history: &[Record],
+    made_at: Timestamp,
+    source: (RunId, Vec<Record>),
+    step: &str,
+) -> bool {
+    let place = |record: &Record| (record.seq, record.step.clone(), record.at);
+    let Ok(before) = records_before(source.0, source.1, step) else { return false };
+    let copied = history.iter().filter(|record| record.at <= made_at).map(place);
+    copied.eq(before.iter().map(place))
+}
+
 /// The records that come before the first of a step, without that step's own.
 fn records_before(run: RunId, mut records: Vec<Record>, step: &str) -> Result<Vec<Record>, Error> {
     let Some(first) = records.iter().find(|it| forks_at(it, step)).map(|record| record.seq) else {
