@@ -5,7 +5,8 @@
 //!
 //! A start that met a run is noted with its own id, for as long as it may be made again. One that is
 //! made again is answered from that note before anybody looks at the key: meanwhile the run may have
-//! begun, and a later start may have made another, whose input must not be taken for an older one.
+//! begun, and a later start may have made another, whose input must not be taken for an older one. A note
+//! is worth nothing once its run is gone.
 
 use super::rules::{self, KeyMet};
 use super::{NewRun, StartAt, Started, StartedHow};

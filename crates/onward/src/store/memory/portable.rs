@@ -73,6 +73,9 @@ impl State {
         if let (Some(key), Some(KeyHold { fingerprint, expires_at })) = (key, hold) {
             self.keys.insert(key, KeyRow { run: run.id, fingerprint, expires_at });
         }
+        for (start, duplicate) in &suppressed {
+            self.gathered.entry(*start).or_insert((run.id, run.created_at, duplicate.at));
+        }
         let row = Row { records, attempts, failed_step, ..Row::of(run) };
         let row = Row { duplicates: suppressed.into(), signals, log, cascades, ..row };
         self.runs.insert(row.run.id, row);

@@ -18,8 +18,11 @@ pub(super) fn start(state: &mut State, new: NewRun, now: Timestamp) -> Result<St
         settle::fenced(state, parent.lease)?;
     }
     let gathered = new.key.as_ref().is_some_and(|key| key.gather.is_some());
-    if let Some((run, created_at, _)) = state.gathered.get(&new.id).filter(|_| gathered) {
-        return Ok(gather::met_before(*run, *created_at));
+    let note = state.gathered.get(&new.id).filter(|_| gathered);
+    let is_there =
+        |run, made_at| state.runs.get(run).is_some_and(|it| it.run.created_at == made_at);
+    if let Some((run, made_at, _)) = note.filter(|(run, made_at, _)| is_there(run, *made_at)) {
+        return Ok(gather::met_before(*run, *made_at));
     }
     let holder = new.key.as_ref().and_then(|key| {
         state.live_key(new.workflow.clone(), key.key.clone(), now).map(|row| row.run)

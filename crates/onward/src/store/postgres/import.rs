@@ -284,6 +284,14 @@ async fn add_suppressed(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         column(rows().map(|(_, (_, it))| it.same_input), Type::BOOL_ARRAY),
     ];
     insert(tx, include_str!("sql/import_duplicates.sql"), columns).await?;
+    let rows = || new.iter().flat_map(|it| it.suppressed.iter().map(|kept| (&it.run, kept)));
+    let columns = vec![
+        column(rows().map(|(_, (start, _))| run_uuid(*start)), Type::UUID_ARRAY),
+        column(rows().map(|(run, _)| run_uuid(run.id)), Type::UUID_ARRAY),
+        column(rows().map(|(run, _)| run.created_at.as_millis()), Type::INT8_ARRAY),
+        column(rows().map(|(_, (_, it))| it.at.as_millis()), Type::INT8_ARRAY),
+    ];
+    insert(tx, include_str!("sql/import_gathered.sql"), columns).await?;
     Ok(())
 }
 

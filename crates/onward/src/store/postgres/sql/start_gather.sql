@@ -12,3 +12,8 @@ with over as (
 )
 insert into onward.gathered (start, run, created_at, at)
 values ($1, $2, $3, $4)
+on conflict (start) do update
+set
+    run = excluded.run,
+    created_at = excluded.created_at,
+    at = excluded.at
