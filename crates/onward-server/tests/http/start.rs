@@ -64,14 +64,15 @@ async fn the_same_key_with_another_body_is_refused() {
 #[tokio::test]
 async fn a_debounced_start_has_the_last_input() {
     let stage = Stage::open().await;
-    let body = |input: u32| json!({ "input": input, "debounce_ms": 60_000, "debounce_max_ms": 90_000 });
+    let body =
+        |input: u32| json!({ "input": input, "debounce_ms": 60_000, "debounce_max_ms": 90_000 });
     let first = stage.keyed(RUNS, "page-7", body(1)).await;
     assert_eq!((first.status, &first.json()["run"]["waits_for"]["for"]), (201, &json!("debounce")));
     let last = stage.keyed(RUNS, "page-7", body(2)).await;
     assert_eq!((last.status, &last.json()["run"]["id"]), (200, &first.json()["run"]["id"]));
     assert_eq!(last.json()["run"]["input"], 2);
     let wrong = stage.post(RUNS, body(3)).await;
-    assert_eq!((wrong.status, wrong.code().as_str()), (422, "invalid_option"), "it has no key");
+    assert_eq!((wrong.status, wrong.code().as_str()), (400, "invalid_option"), "it has no key");
     let both = json!({ "debounce_ms": 1, "throttle_ms": 1 });
     assert_eq!(stage.keyed(RUNS, "page-8", both).await.code(), "invalid_option");
     stage.stop().await;

@@ -220,10 +220,13 @@ pub(crate) fn is_forked_at(
     source: (RunId, Vec<Record>),
     step: &str,
 ) -> bool {
-    let place = |record: &Record| (record.seq, record.step.clone(), record.at);
+    let place = |record: &Record| (record.seq, record.step.clone(), record.attempt, record.at);
     let Ok(before) = records_before(source.0, source.1, step) else { return false };
-    let copied = history.iter().filter(|record| record.at <= made_at).map(place);
-    copied.eq(before.iter().map(place))
+    let Some((copied, own)) = history.split_at_checked(before.len()) else { return false };
+    // Its own attempts come after those whose records it took along, and after it was made.
+    let latest = before.iter().map(|record| record.attempt).max().unwrap_or(0);
+    let is_own = |record: &Record| record.attempt > latest && record.at >= made_at;
+    copied.iter().map(place).eq(before.iter().map(place)) && own.iter().all(is_own)
 }
 
 /// The records that come before the first of a step, without that step's own.
