@@ -6,11 +6,11 @@
 
 use super::LossyStore;
 use crate::store::{
-    Answer, Audit, AuditPage, AuditRow, Delete, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import,
-    ImportQueue, ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage, NewAudit,
-    Note, Notebook, Pause, Portable, PutQueue, PutSchedule, QueueImported, QueuePage, Queues,
-    Resume, ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey, StepKeyPage,
-    TakeKey, Waiter, WholeRun,
+    Answer, Audit, AuditPage, AuditRow, Delete, DueSchedules, Duplicates, Error, Fire, Fired, Fork,
+    Import, ImportQueue, ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage,
+    NewAudit, Note, Notebook, Pause, Portable, PutQueue, PutSchedule, QueueImported, QueuePage,
+    Queues, Resume, ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey,
+    StepKeyPage, TakeKey, Waiter, WholeRun,
 };
 use crate::{AuditId, Queue, QueueUse, Run, RunId, Schedule};
 
