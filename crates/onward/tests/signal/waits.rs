@@ -1,5 +1,7 @@
 //! Waiting for signals.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onward::{Code, Ctx, Entry, Failure, Onward, RunState, Worker, Workflow};
@@ -220,4 +222,41 @@ async fn a_callback_expires() {
     let late = onward.resolve(&token, &1).await.unwrap_err();
     assert_eq!(late.code(), Code::CallbackExpired);
     worker.shutdown().await.unwrap();
+}
+
+/// The time of a wait is not begun anew by a crash or by a retry: what ran out has run out, and what came
+/// in time is not waited for again.
+#[tokio::test]
+async fn a_time_limit_holds_over_a_retry() {
+    const ASK: Workflow<(), Vec<Option<u32>>> = Workflow::named("ask within");
+    on_each_store(async |onward| {
+        let mended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&mended);
+        let day = Duration::from_secs(24 * 60 * 60);
+        let ask = move |ctx: Ctx, ()| {
+            let flag = Arc::clone(&flag);
+            async move {
+                let late = ctx.signal::<u32>("late").timeout(Duration::from_millis(1)).await?;
+                let early = ctx.signal::<u32>("early").timeout(day).await?;
+                ctx.step("use", async |_| match flag.load(Ordering::SeqCst) {
+                    true => Ok(()),
+                    false => Err(Failure::fatal("not yet")),
+                })
+                .await?;
+                Ok(vec![late, early])
+            }
+        };
+        let worker = onward.worker().serve(ASK, ask).linger(Duration::ZERO).start().await.unwrap();
+        let run = onward.start(ASK, &()).await.unwrap();
+        run.signal("early", &7).await.unwrap();
+        assert_eq!(run.ended().await.unwrap().state, RunState::Failed);
+        mended.store(true, Ordering::SeqCst);
+        run.retry().await.unwrap();
+        assert_eq!(run.result().await.unwrap(), [None, Some(7)]);
+        let history = run.history().await.unwrap();
+        let limits = history.iter().filter(|record| record.step.starts_with("$timeout/"));
+        assert_eq!(limits.count(), 1, "only the one that ran out: {history:?}");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
