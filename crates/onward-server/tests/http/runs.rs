@@ -119,15 +119,6 @@ async fn a_signal_with_a_key_is_delivered_once() {
 }
 
 #[tokio::test]
-async fn a_callback_that_nobody_issued_is_unknown() {
-    let stage = Stage::open().await;
-    let body = json!({ "token": "0000.1.guess", "value": 1 });
-    let reply = stage.post("/api/v1/callbacks", body).await;
-    assert_eq!((reply.status, reply.code().as_str()), (404, "callback_unknown"));
-    stage.stop().await;
-}
-
-#[tokio::test]
 async fn what_is_not_there_is_404_and_what_is_no_id_is_400() {
     let stage = Stage::open().await;
     let missing = stage.get("/api/v1/runs/01890a5d-ac96-774b-bcce-b302099a8057").await;
