@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use onward::{Code, Ctx, Entry, Failure, Onward, RunState, Worker, Workflow};
+use onward::store::MemoryStore;
+use onward::{Clock, Code, Ctx, Entry, Failure, Onward, RunState, TestClock, Worker, Workflow};
 
 use crate::stores::{on_each_store, until_state};
 
@@ -221,6 +222,42 @@ async fn a_callback_expires() {
     assert_eq!(answer, None);
     let late = onward.resolve(&token, &1).await.unwrap_err();
     assert_eq!(late.code(), Code::CallbackExpired);
+    worker.shutdown().await.unwrap();
+}
+
+/// However often a run is woken and replayed, by whichever process, the time of its wait counts from when
+/// it first waited.
+#[tokio::test]
+async fn a_time_limit_is_the_same_in_every_replay() {
+    const WITHIN: Workflow<(), Option<u32>> = Workflow::named("within");
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let clock = TestClock::new();
+    let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+    let serve = async || {
+        let within = async |ctx: Ctx, ()| ctx.signal::<u32>("never").timeout(HOUR).await;
+        let onward = Onward::with_store(store.clone());
+        let worker = onward.worker().serve(WITHIN, within).linger(Duration::ZERO);
+        (onward.clone(), worker.start().await.unwrap())
+    };
+    let (onward, mut worker) = serve().await;
+    let run = onward.start(WITHIN, &()).await.unwrap();
+    let due = Some(clock.now() + HOUR);
+    for attempt in 1..=3 {
+        let waits = async || {
+            let run = run.status().await.unwrap();
+            run.state == RunState::Waiting && run.attempt == attempt
+        };
+        while !waits().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(run.status().await.unwrap().due_at, due, "in attempt {attempt}");
+        worker.shutdown().await.unwrap();
+        clock.advance(HOUR / 4);
+        run.signal("other", &1).await.unwrap();
+        worker = serve().await.1;
+    }
+    clock.advance(HOUR / 4);
+    assert_eq!(run.result().await.unwrap(), None);
     worker.shutdown().await.unwrap();
 }
 
