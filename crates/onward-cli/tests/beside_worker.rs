@@ -125,6 +125,38 @@ async fn what_is_undone_and_what_is_left_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_callback_is_answered_once_from_the_command_line() {
+    let place = Place::new();
+    let worker = serve(&place, async |ctx: Ctx, n: u32| {
+        let callback = ctx.callback::<u32>().await?;
+        ctx.set_tag("token", &callback.token())?;
+        Ok(n + callback.result().await?.unwrap_or_default())
+    })
+    .await;
+    let id = place.start(&["work", "--input", "40"]);
+    let token = loop {
+        if let Some(token) = shown(&place, &id)["tags"]["token"].as_str() {
+            break token.to_owned();
+        }
+    };
+    let guess = place.onward(&["signals", "resolve", "0000.1.guess", "2"]);
+    assert_eq!(guess.code, 1, "{}", guess.stderr);
+    assert!(guess.stderr.contains("callback_unknown"), "{}", guess.stderr);
+    // As `echo` or an editor leaves it, with an end of line.
+    let line = format!("{token}\n");
+    let answered = place.onward_with_stdin(&["signals", "resolve", "-", "2"], &line);
+    assert_eq!((answered.code, answered.stderr.trim()), (0, "answered"));
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 0);
+    assert_eq!(shown(&place, &id)["output"], 42);
+    let again = place.onward(&["signals", "resolve", &token, "2"]);
+    assert_eq!(again.code, 0, "the same again: {}", again.stderr);
+    let other = place.onward(&["signals", "resolve", &token, "3"]);
+    assert_eq!(other.code, 1, "{}", other.stderr);
+    assert!(other.stderr.contains("callback_used"), "{}", other.stderr);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_has_ended_is_not_cancelled() {
     let place = Place::new();
     let worker = serve(&place, async |_, n: u32| Ok(n)).await;

@@ -173,3 +173,32 @@ fn dev_takes_the_next_port_and_shows_orders_at_work() {
     assert_eq!(second.stop("-INT"), 0);
     assert_eq!(first.stop("-TERM"), 0);
 }
+
+/// A server that was given the keys shows what it decodes; one without them says what it cannot read.
+#[test]
+fn a_server_with_the_keys_shows_decoded_payloads() {
+    const KEYS: &str = "current k1
+key k1 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=
+fingerprint AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=
+";
+    let place = Place::new();
+    let path = place.path("keys");
+    std::fs::write(&path, KEYS).unwrap();
+    let keys = ["--payload-keys", text(&path)];
+    let start = ["start", "-o", "ids", "index", "--input", "{\"secret\":\"canary\"}"];
+    let started = place.onward(&[&keys[..], &start].concat());
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    let run = format!("/api/v1/runs/{}", started.stdout.trim());
+
+    let server = Server::start(serve(&place, &keys));
+    let (status, body) = server.get(&run);
+    assert_eq!(status, 200);
+    assert!(body.contains("\"input\":{\"secret\":\"canary\"}"), "{body}");
+    assert_eq!(server.stop("-TERM"), 0);
+
+    let server = Server::start(serve(&place, &[]));
+    let (status, body) = server.get(&run);
+    assert_eq!(status, 200, "the rest is shown all the same");
+    assert!(!body.contains("canary"), "{body}");
+    assert_eq!(server.stop("-TERM"), 0);
+}

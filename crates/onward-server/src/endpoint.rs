@@ -209,7 +209,7 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         "Starts a run that has the history of another up to a step",
     )
     .takes("NewFork")
-    .gives(&[(201, "RunOnly")]),
+    .gives(&[(200, "RunOnly"), (201, "RunOnly")]),
     post("/api/v1/callbacks", "answer_callback", "Answers a callback of a run")
         .takes("CallbackAnswer")
         .gives(&[(200, "RunOnly")]),

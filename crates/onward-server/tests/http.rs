@@ -1,6 +1,8 @@
 //! The server as its users meet it: a real port, a real file, and bytes of HTTP.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
 
+#[path = "http/callbacks.rs"]
+mod callbacks;
 #[path = "http/dashboard.rs"]
 mod dashboard;
 #[path = "http/keys.rs"]

@@ -131,6 +131,14 @@ pub const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// repeats a request, and a caller in a loop does not fill the store.
 pub const DUPLICATES_KEPT_MAX: usize = 100;
 
+/// How long a debounced or throttled start is known again: a start whose answer was lost is made again
+/// within a minute or two, and an hour of them is little to keep.
+pub const GATHERED_KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// Gathered starts that are too old to be made again, and are deleted with each new one: more than one,
+/// so that they never grow in number, and few enough to cost it nothing.
+pub const GATHERED_PURGE_BATCH: usize = 4;
+
 /// How long a step key is held without renewal: three renewals fit, and a runtime that is busy for
 /// some seconds does not lose it. So long does a dead process keep others from the key, unless its
 /// own run goes on before.
@@ -173,10 +181,6 @@ pub const LANES_LOOK_MAX: usize = 1_000;
 /// The pause after a claim that looked at so many lanes and found room in none: others are left to
 /// look at, and it must not be made over and over.
 pub const LANES_LOOK_PAUSE: Duration = Duration::from_millis(100);
-
-/// Queued runs that a claim looks through for those without a lane, where the queue has a limit per
-/// lane: each claim pays for it. So such a queue is better used with a lane for every run.
-pub const LANELESS_LOOK_MAX: usize = 100;
 
 /// Suspects, and runs that are kept off some builds, that a claim looks through for one whose lane has
 /// room: both are few.

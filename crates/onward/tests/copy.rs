@@ -450,6 +450,7 @@ fn nightly(stage: &Stage) -> PutSchedule {
         workflow: "report".to_owned(),
         input: json(1),
         queue: "default".to_owned(),
+        lane: Some("acme".to_owned()),
         priority: 0,
         timeout_ms: None,
         tags: BTreeMap::new(),

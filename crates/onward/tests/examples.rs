@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The examples, each with lines of its output.
-const EXAMPLES: [(&str, &[&str]); 15] = [
+const EXAMPLES: [(&str, &[&str]); 18] = [
     ("agent", &["it died", "Yes: it rains", "calls of the model that were paid: 3"]),
     ("backfill", &["are new, 0 refused", "3000 thumbnails made", "3000 were there, 0 are new"]),
+    ("debounce", &["six edits: true", "indexed \"Onward\"", "part of it: 5", "one report: true"]),
     ("encrypted", &["with both keys: Dear Ada: Ada is as fit as a fiddle."]),
     ("fan_out", &["10000 documents, 494939 words, unreadable: [4711, 8150]"]),
     (
@@ -30,6 +31,8 @@ const EXAMPLES: [(&str, &[&str]); 15] = [
     ("order_saga", &["order 7: on its way", "no_address", "undone: ["]),
     ("payment", &["409", "charges made: 1, of 4200 cents in all"]),
     ("rate_limited_client", &["acme was done after", "bolt was done after"]),
+    ("redis_keys", &["the shop: mail 1", "the forum: mail 1", "once more: mail 1", "sent: 1"]),
+    ("retry_safe", &["not safe to retry: 1 finding", "happened 2 times", "safe: true"]),
     ("steer", &["imported ", "large imports: 1", "forked from Some("]),
     ("transfer", &["rolled back: true", "17500 cents left", "overdrawn", "all accounts: 50000"]),
     (

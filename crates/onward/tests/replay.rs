@@ -304,6 +304,48 @@ fn select_over_signals_timers_and_children_chooses_the_same_way_again() {
     crash_everywhere(script);
 }
 
+/// A wait that nobody answers in time ends by its own time limit, and so it does again: the limit
+/// counts from when the wait was made, whatever dies meanwhile. What comes afterwards is kept.
+#[test]
+fn waits_with_a_time_limit_end_the_same_way_again() {
+    let script: Script = |ctx, shuffle| {
+        Box::pin(async move {
+            let mut came = Vec::new();
+            for round in 1..=4 {
+                let name = format!("step {round}");
+                came.push(noted(&ctx, &shuffle, &name).await?);
+                let limit = shuffle.fixed_pause(&name);
+                let never = ctx.signal::<u32>("never").timeout(limit).await?;
+                assert_eq!(never, None);
+                shuffle.note(&timeout_name("never", round));
+                came.push(match ctx.signal::<u32>("poke").timeout(limit).await? {
+                    Some(number) => {
+                        shuffle.note(&format!("$signal/poke {number}"));
+                        format!("poke {number}")
+                    }
+                    None => {
+                        shuffle.note(&timeout_name("poke", round));
+                        "nobody".to_owned()
+                    }
+                });
+            }
+            let pokes: Vec<_> = came.iter().filter(|came| came.starts_with("poke")).collect();
+            for (number, poke) in pokes.into_iter().enumerate() {
+                assert_eq!(*poke, format!("poke {number}"));
+            }
+            Ok(came)
+        })
+    };
+    crash_everywhere(script);
+}
+
+fn timeout_name(signal: &str, number: u32) -> String {
+    match number {
+        1 => format!("$timeout/{signal}"),
+        _ => format!("$timeout/{signal}#{number}"),
+    }
+}
+
 #[test]
 fn waits_at_once_get_signals_in_their_order_again() {
     let script: Script = |ctx, shuffle| {

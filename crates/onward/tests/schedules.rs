@@ -18,6 +18,9 @@ use onward::{
 #[path = "database/mod.rs"]
 mod database;
 
+#[path = "schedules/processes.rs"]
+mod processes;
+
 const REPORT: Workflow<String, Option<Timestamp>> = Workflow::named("report");
 
 const MINUTE: Duration = Duration::from_secs(60);

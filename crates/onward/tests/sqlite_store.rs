@@ -668,7 +668,8 @@ fn hot_statements_walk_their_own_indexes() {
         ("claim_lane_running", "onward_runs_slots"),
         ("claim_lane_after", "onward_runs_lanes"),
         ("claim_lane_first", "onward_runs_lanes"),
-        ("start_duplicate_there", "onward_duplicates_run"),
+        ("claim_laneless", "onward_runs_laneless"),
+        ("start_gathered_over", "onward_gathered_at"),
     ];
     for (name, index) in plans {
         let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
@@ -702,6 +703,69 @@ async fn finished_runs_cost_a_claim_nothing() {
 #[tokio::test]
 async fn runs_that_a_build_is_kept_off_cost_its_claim_nothing() {
     assert_eq!(claim_steps(0, 10).await, claim_steps(0, 10_000).await);
+}
+
+/// A claim from queues without limits reads one small table more, and nothing else that is there for
+/// those with: however much is queued, running and granted there, its statements make the same steps.
+#[tokio::test]
+async fn queues_without_limits_pay_nothing_for_those_with() {
+    assert_eq!(steps_beside_a_limited_queue(10).await, steps_beside_a_limited_queue(10_000).await);
+    let temp = Temp::new();
+    drop(temp.open());
+    for name in ["claim_queued", "claim_suspect", "claim_kept", "claim_suspects", "claim_again"] {
+        let plan = plan(&temp.raw(), &sql_of(name));
+        for index in ["slots", "lanes", "laneless", "grants", "queues"] {
+            assert!(!plan.contains(index), "{name}:\n{plan}");
+        }
+    }
+}
+
+/// The steps of a claim from the default queue, where another queue has every limit and so many runs
+/// queued, as many running and as many grants.
+async fn steps_beside_a_limited_queue(runs: i64) -> Vec<(&'static str, i32)> {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await.as_u128().to_be_bytes();
+    started(&store).await;
+    let rate = Some(onward::Rate { count: 10, period_ms: 1_000 });
+    let limits =
+        onward::QueueLimits { concurrency: Some(1), per_worker: Some(1), per_lane: Some(1), rate };
+    let put = PutQueue { name: "limited".to_owned(), limits };
+    store.queues().unwrap().put_queue(put).await.unwrap();
+    let raw = temp.raw();
+    for state in ["queued", "running"] {
+        raw.execute(
+            "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
+             insert into onward_runs (id, state, attempt, wakes, crashes, priority, due_at,
+                 workflow, queue, created_at, duplicates, lane)
+             select randomblob(16), ?2, 1, 0, 0, 0, i, 'index', 'limited', i, 0,
+                 case when i % 2 then 'acme' end
+             from n",
+            rusqlite::params![runs, state],
+        )
+        .unwrap();
+    }
+    raw.execute(
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
+         insert into onward_grants (queue, at, count) select 'limited', i, 1 from n",
+        [runs],
+    )
+    .unwrap();
+    let statements: [(&str, &[&dyn ToSql]); 7] = [
+        ("queue", &[]),
+        ("claim_again", &[&worker, &1]),
+        ("claim_queued", &[&"default", &WORKFLOW, &100]),
+        ("claim_suspect", &[&"default", &WORKFLOW, &100]),
+        ("claim_kept_builds", &[&""]),
+        ("claim_suspects", &[]),
+        ("claim_marks", &[&worker]),
+    ];
+    statements.map(|(name, params)| (name, steps(&raw, name, params))).to_vec()
+}
+
+fn sql_of(name: &str) -> String {
+    let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
 }
 
 /// The steps that SQLite's machine makes for each statement of a claim and a sweep, in a file with
@@ -750,8 +814,7 @@ async fn claim_steps(finished: i64, kept: i64) -> Vec<(&'static str, i32)> {
 }
 
 fn steps(conn: &Connection, name: &str, params: &[&dyn ToSql]) -> i32 {
-    let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
-    let mut statement = conn.prepare(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut statement = conn.prepare(&sql_of(name)).unwrap();
     let mut rows = statement.query(params).unwrap();
     while rows.next().unwrap().is_some() {}
     drop(rows);

@@ -171,6 +171,9 @@ fn undoing_of(undoing: &Undoing, now: Timestamp) -> Vec<(&'static str, String)> 
             said.push((name, format!("{}{more}", first.join(", "))));
         }
     }
+    if undoing.unreadable {
+        said.push(("not undone", "not known: the record of it cannot be read here".to_owned()));
+    }
     said
 }
 

@@ -54,6 +54,9 @@ pub(crate) struct PutArgs {
     /// The queue of the runs
     #[arg(long, default_value = QUEUE_DEFAULT)]
     queue: String,
+    /// The lane of their queue that the runs are in, where the queue has a limit for each
+    #[arg(long)]
+    lane: Option<String>,
     /// Higher is claimed first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
@@ -104,6 +107,9 @@ impl PutArgs {
         };
         setup = setup.overlap(self.overlap).catch_up(self.catch_up).priority(self.priority);
         setup = setup.queue(self.queue.as_str());
+        if let Some(lane) = &self.lane {
+            setup = setup.lane(lane.as_str());
+        }
         if let Some(time_zone) = &self.time_zone {
             setup = setup.time_zone(time_zone.as_str());
         }

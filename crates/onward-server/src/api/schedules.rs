@@ -60,6 +60,7 @@ pub(crate) struct NewSchedule {
     #[serde(default = "null")]
     input: Json,
     queue: Option<String>,
+    lane: Option<String>,
     #[serde(default)]
     priority: i32,
     timeout_ms: Option<u64>,
@@ -92,6 +93,9 @@ pub(crate) async fn put(
     setup = setup.overlap(new.overlap).catch_up(new.catch_up).priority(new.priority);
     if let Some(queue) = new.queue {
         setup = setup.queue(queue);
+    }
+    if let Some(lane) = new.lane {
+        setup = setup.lane(lane);
     }
     if let Some(ms) = new.timeout_ms {
         setup = setup.timeout(Duration::from_millis(ms));

@@ -46,6 +46,16 @@ pub(crate) struct NewRun {
     on_conflict: OnConflict,
     key_ttl_ms: Option<u64>,
     lane: Option<String>,
+    debounce_ms: Option<u64>,
+    debounce_max_ms: Option<u64>,
+    throttle_ms: Option<u64>,
+}
+
+impl NewRun {
+    /// Whether it is gathered with others of its key.
+    fn is_gathered(&self) -> bool {
+        self.debounce_ms.is_some() || self.throttle_ms.is_some()
+    }
 }
 
 fn null() -> Json {
@@ -66,6 +76,7 @@ pub(crate) async fn start(
 ) -> Answer {
     check_workflow(&workflow)?;
     let Head { caller, mount, key, wait } = head;
+    let gathered = new.is_gathered();
     let started = start_of(&app, workflow, new, key.as_deref())?.caller(caller).started().await;
     app.counts.keyed(outcome(key.is_some(), &started, wait));
     let (handle, how) = started?;
@@ -76,7 +87,8 @@ pub(crate) async fn start(
         _ => StatusCode::CREATED,
     };
     if let Some(wait) = wait {
-        if replayed && !run.state.is_final() {
+        // Whoever is gathered with others waits for the run that they share.
+        if replayed && !gathered && !run.state.is_final() {
             let text = format!("run {} has this key and has not ended", run.id);
             let problem = Problem::new(Code::RunInFlight, text);
             return Err(problem.of_run(run.id).retry_after_ms(IN_FLIGHT_MS));
@@ -165,8 +177,18 @@ fn start_of(
     if let Some(lane) = new.lane {
         start = start.lane(lane);
     }
-    if let Some(ms) = new.timeout_ms {
-        start = start.timeout(Duration::from_millis(ms));
+    let length = |ms: Option<u64>| ms.map(Duration::from_millis);
+    if let Some(quiet) = length(new.debounce_ms) {
+        start = start.debounce(quiet);
+    }
+    if let Some(total) = length(new.debounce_max_ms) {
+        start = start.debounce_max(total);
+    }
+    if let Some(period) = length(new.throttle_ms) {
+        start = start.throttle(period);
+    }
+    if let Some(timeout) = length(new.timeout_ms) {
+        start = start.timeout(timeout);
     }
     for (name, value) in new.tags {
         start = start.tag(name, value);

@@ -2,19 +2,20 @@
 
 use axum::extract::State;
 use axum::http::header::LOCATION;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::IntoResponse;
 use onward::{Code, Json, RunHandle};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::runs;
+use super::start::REPLAYED;
 use crate::answer::{self, Answer};
 use crate::app::App;
 use crate::endpoint::API;
 use crate::guard::Detail;
 use crate::problem::Problem;
-use crate::request::{At, Body, Mount, run_id};
+use crate::request::{At, Body, Mount, idempotency_key, run_id};
 
 /// A run, as the answer to a change of it.
 #[derive(Serialize)]
@@ -58,18 +59,31 @@ pub(crate) async fn fork(
     State(app): State<App>,
     At(id): At<String>,
     mount: Mount,
+    headers: HeaderMap,
     Body(new): Body<NewFork>,
 ) -> Answer {
+    let named = idempotency_key(&headers)?;
+    if named.is_some() && new.key.is_some() && named != new.key {
+        return Err(Problem::invalid("key", "it differs from the Idempotency-Key"));
+    }
     let mut fork = app.onward.run(run_id(&id)?).fork(new.from_step);
     if let Some(input) = &new.input {
         fork = fork.input(input);
     }
-    if let Some(key) = new.key {
-        fork = fork.key(key);
+    if let Some(key) = named.as_ref().or(new.key.as_ref()) {
+        fork = fork.key(key.as_str());
     }
-    let handle = fork.await?;
+    // A key in the body is refused when it is in use; one in the head names the request.
+    let (handle, again) = match named {
+        Some(_) => fork.forked().await?,
+        None => (fork.await?, false),
+    };
     let mut response = as_it_stands(&app, &handle).await?;
-    *response.status_mut() = StatusCode::CREATED;
+    if again {
+        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+    } else {
+        *response.status_mut() = StatusCode::CREATED;
+    }
     let place = format!("{}{API}/runs/{}", mount.0, handle.id());
     if let Ok(place) = HeaderValue::try_from(place) {
         response.headers_mut().insert(LOCATION, place);

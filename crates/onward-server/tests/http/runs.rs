@@ -119,15 +119,6 @@ async fn a_signal_with_a_key_is_delivered_once() {
 }
 
 #[tokio::test]
-async fn a_callback_that_nobody_issued_is_unknown() {
-    let stage = Stage::open().await;
-    let body = json!({ "token": "0000.1.guess", "value": 1 });
-    let reply = stage.post("/api/v1/callbacks", body).await;
-    assert_eq!((reply.status, reply.code().as_str()), (404, "callback_unknown"));
-    stage.stop().await;
-}
-
-#[tokio::test]
 async fn what_is_not_there_is_404_and_what_is_no_id_is_400() {
     let stage = Stage::open().await;
     let missing = stage.get("/api/v1/runs/01890a5d-ac96-774b-bcce-b302099a8057").await;
@@ -213,6 +204,28 @@ async fn a_run_is_paused_and_resumed() {
     stage.post(&format!("{path}/cancel"), json!({})).await;
     let late = stage.post(&format!("{path}/pause"), json!({})).await;
     assert_eq!((late.status, late.code().as_str()), (409, "run_finished"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_fork_happens_once_for_its_idempotency_key() {
+    let stage = Stage::open().await.working().await;
+    let run = stage.post(&format!("{RUNS}?wait_ms=20000"), json!({ "input": 4 })).await.json();
+    let path = format!("/api/v1/runs/{}/fork", run["run"]["id"].as_str().unwrap());
+    let body = json!({ "from_step": "twice", "input": 5 });
+    let first = stage.keyed(&path, "fork-1", body.clone()).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (201, None), "{first:?}");
+    stage.ended(&first.json()["run"]).await;
+    let again = stage.keyed(&path, "fork-1", body.clone()).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(again.json()["run"]["id"], first.json()["run"]["id"]);
+    for other in [json!({ "from_step": "twice", "input": 6 }), json!({ "from_step": "twice" })] {
+        let refused = stage.keyed(&path, "fork-1", other).await;
+        assert_eq!((refused.status, refused.code().as_str()), (409, "key_taken"));
+        assert_eq!(refused.json()["run_id"], first.json()["run"]["id"], "it names the run");
+    }
+    let both = json!({ "from_step": "twice", "key": "fork-2" });
+    assert_eq!(stage.keyed(&path, "fork-1", both).await.code(), "invalid_request");
     stage.stop().await;
 }
 

@@ -62,6 +62,35 @@ async fn the_same_key_with_another_body_is_refused() {
 }
 
 #[tokio::test]
+async fn a_debounced_start_has_the_last_input() {
+    let stage = Stage::open().await;
+    let body =
+        |input: u32| json!({ "input": input, "debounce_ms": 60_000, "debounce_max_ms": 90_000 });
+    let first = stage.keyed(RUNS, "page-7", body(1)).await;
+    assert_eq!((first.status, &first.json()["run"]["waits_for"]["for"]), (201, &json!("debounce")));
+    let last = stage.keyed(RUNS, "page-7", body(2)).await;
+    assert_eq!((last.status, &last.json()["run"]["id"]), (200, &first.json()["run"]["id"]));
+    assert_eq!(last.json()["run"]["input"], 2);
+    let wrong = stage.post(RUNS, body(3)).await;
+    assert_eq!((wrong.status, wrong.code().as_str()), (400, "invalid_option"), "it has no key");
+    let both = json!({ "debounce_ms": 1, "throttle_ms": 1 });
+    assert_eq!(stage.keyed(RUNS, "page-8", both).await.code(), "invalid_option");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_throttled_start_has_the_first_input_and_is_waited_for() {
+    let stage = Stage::open().await.working().await;
+    let body = |input: u32| json!({ "input": input, "throttle_ms": 600_000 });
+    let first = stage.keyed(RUNS, "page-7", body(4)).await;
+    let path = format!("{RUNS}?wait_ms=20000");
+    let second = stage.keyed(&path, "page-7", body(5)).await;
+    assert_eq!((second.status, &second.json()["run"]["id"]), (200, &first.json()["run"]["id"]));
+    assert_eq!(second.json()["run"]["output"], 8);
+    stage.stop().await;
+}
+
+#[tokio::test]
 async fn a_malformed_key_is_refused_and_nothing_is_started() {
     let stage = Stage::open().await;
     for key in ["", "\"open", "a\"b", &"x".repeat(256)] {

@@ -1,7 +1,7 @@
 //! Copying a store into another: for when one machine is no longer enough.
 //!
-//! Owns: [`CopyTo`]: that nobody serves either store, that every run, schedule and queue is taken
-//! along, and that this was counted. Never changes the source, and never what is in the destination.
+//! Owns: [`CopyTo`]: that nobody serves either store, that every run, schedule and queue and the audit
+//! are taken along, and that this was counted. Never changes the source, and never what is in the destination.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,6 +66,8 @@ pub struct Copied {
     pub schedules: u64,
     /// Queues of the source that have limits or are paused, all of which are so in the destination.
     pub queues: u64,
+    /// Rows of the source's audit, all of which are in the destination.
+    pub audits: u64,
     /// Bytes of payload of all this.
     pub bytes: u64,
     /// Workers of the source that are not marked lost, but whose lease has expired: they were
@@ -85,6 +87,8 @@ struct Pass {
     schedules_new: u64,
     /// Queues that were set up.
     queues_new: u64,
+    /// Rows of the audit that were added.
+    audits_new: u64,
     /// Runs by state, as they stand in the source.
     states: BTreeMap<RunState, u64>,
     copied: Copied,
@@ -117,6 +121,7 @@ impl CopyTo {
         for number in 1..=COPY_PASSES_MAX {
             let mut pass = self.pass(number, total).await?;
             self.copy_keys(&mut pass).await?;
+            self.copy_audits(&mut pass).await?;
             copied += pass.imported.new;
             if pass.copied.schedules < schedules {
                 let about = "a schedule was removed from the source meanwhile";
@@ -136,8 +141,8 @@ impl CopyTo {
             if self.dry_run {
                 return Ok(done);
             }
-            let nothing_new = pass.imported.new == 0 && pass.schedules_new + pass.queues_new == 0;
-            if nothing_new && !pass.new_keys {
+            let others_new = pass.schedules_new + pass.queues_new + pass.audits_new;
+            if pass.imported.new + others_new == 0 && !pass.new_keys {
                 unserved(self.to.as_ref(), "destination").await?;
                 let after = unserved(self.from.as_ref(), "source").await?;
                 check_unchanged(&before, &after, &pass.states)?;
@@ -206,6 +211,23 @@ impl CopyTo {
                 let import = ImportQueue { queue, dry_run: self.dry_run };
                 let imported = take_in_queue(self.to.as_ref(), import, pass.number).await?;
                 pass.queues_new += u64::from(imported == QueueImported::New);
+            }
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes through the audit of the source. A row that is there stays as it is.
+    async fn copy_audits(&mut self, pass: &mut Pass) -> Result<(), Error> {
+        let (Some(from), Some(to)) = (self.from.audit(), self.to.audit()) else { return Ok(()) };
+        let mut before = None;
+        loop {
+            let page = from.audits(before, COPY_BATCH_MAX).await?;
+            pass.copied.audits += page.rows.len() as u64;
+            before = page.rows.last().map(|row| row.id);
+            if !self.dry_run {
+                pass.audits_new += to.import_audits(page.rows).await?;
             }
             if !page.more {
                 return Ok(());

@@ -6,6 +6,7 @@
 mod callback;
 mod copy;
 mod fork;
+mod gathering;
 mod handle;
 #[cfg(feature = "sqlite")]
 mod inside;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::gathering::{Gathering, Keyed};
 use super::{Inner, RunHandle, check_names};
 use crate::clock::millis;
 use crate::error::{check_name, check_text};
@@ -54,9 +55,6 @@ pub struct Start<O> {
     key: Option<Key>,
     fingerprint: Option<Fingerprint>,
     caller: Option<String>,
-    debounce: Option<Duration>,
-    debounce_max: Option<Duration>,
-    throttle: Option<Duration>,
     output: std::marker::PhantomData<fn() -> O>,
 }
 
@@ -76,6 +74,7 @@ pub(super) struct StartOptions {
     pub(super) start_at: StartAt,
     pub(super) timeout: Option<Duration>,
     pub(super) tags: BTreeMap<String, String>,
+    pub(super) gathering: Gathering,
 }
 
 impl Default for StartOptions {
@@ -89,6 +88,7 @@ impl Default for StartOptions {
             start_at: StartAt::Now,
             timeout: None,
             tags: BTreeMap::new(),
+            gathering: Gathering::default(),
         }
     }
 }
@@ -150,6 +150,41 @@ macro_rules! start_options {
             self.options.tags.insert(name.into(), value.into());
             self
         }
+
+        /// Lets the last of many starts with one key win: the run begins when no further start has come
+        /// for this long, with the input of the latest. A start after it has begun makes a new run.
+        /// Needs a key; `on_conflict`, `delay` and `at` say nothing.
+        ///
+        /// ```
+        /// # use onward::{Onward, Workflow};
+        /// # use std::time::Duration;
+        /// const REINDEX: Workflow<u32, ()> = Workflow::named("reindex");
+        /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+        /// # let onward = Onward::open("memory:").await?;
+        /// let quiet = Duration::from_secs(5);
+        /// let first = onward.start(REINDEX, &1).key("page-7").debounce(quiet).await?;
+        /// let many = onward.start_many(REINDEX, [2, 3]).key(|_| "page-7").debounce(quiet).await?;
+        /// assert_eq!((many.started, many.existing), (0, 2));
+        /// assert_eq!(first.status().await?.input.as_str(), "3");
+        /// # Ok(()) }
+        /// ```
+        pub fn debounce(mut self, quiet: Duration) -> Self {
+            self.options.gathering.debounce = Some(quiet);
+            self
+        }
+
+        /// How long after the first start a debounced run begins at the latest, however many follow.
+        pub fn debounce_max(mut self, total: Duration) -> Self {
+            self.options.gathering.debounce_max = Some(total);
+            self
+        }
+
+        /// Lets the first of many starts with one key win: for this long after it, each further one gives
+        /// the same run, whatever its input. Needs a key; `on_conflict` says nothing.
+        pub fn throttle(mut self, period: Duration) -> Self {
+            self.options.gathering.throttle = Some(period);
+            self
+        }
     };
 }
 pub(super) use start_options;
@@ -164,9 +199,6 @@ impl<O> Start<O> {
             key: None,
             fingerprint: None,
             caller: None,
-            debounce: None,
-            debounce_max: None,
-            throttle: None,
             output: std::marker::PhantomData,
         }
     }
@@ -189,42 +221,6 @@ impl<O> Start<O> {
     /// Who asks for it, as the audit of duplicates names them; this process unless set.
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
         self.caller = Some(caller.into());
-        self
-    }
-
-    /// Lets the last of many starts with this key win: the run begins when no further start has come
-    /// for this long, with the input of the latest. A start after it has begun makes a new run.
-    /// Needs a key; [`on_conflict`](Start::on_conflict) and [`delay`](Start::delay) say nothing.
-    ///
-    /// ```
-    /// # use onward::{Onward, Workflow};
-    /// # use std::time::Duration;
-    /// const REINDEX: Workflow<u32, ()> = Workflow::named("reindex");
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
-    /// # let onward = Onward::open("memory:").await?;
-    /// let quiet = Duration::from_secs(5);
-    /// let first = onward.start(REINDEX, &1).key("page-7").debounce(quiet).await?;
-    /// let second = onward.start(REINDEX, &2).key("page-7").debounce(quiet).await?;
-    /// assert_eq!(first.id(), second.id());
-    /// assert_eq!(first.status().await?.input.as_str(), "2");
-    /// # Ok(()) }
-    /// ```
-    pub fn debounce(mut self, quiet: Duration) -> Self {
-        self.debounce = Some(quiet);
-        self
-    }
-
-    /// How long after the first start a debounced run begins at the latest, however many follow.
-    pub fn debounce_max(mut self, total: Duration) -> Self {
-        self.debounce_max = Some(total);
-        self
-    }
-
-    /// Lets the first of many starts with this key win: for this long after it, each further one gives
-    /// the same run, whatever its input. Needs a key; [`on_conflict`](Start::on_conflict) says
-    /// nothing.
-    pub fn throttle(mut self, period: Duration) -> Self {
-        self.throttle = Some(period);
         self
     }
 
@@ -256,37 +252,7 @@ impl<O> Start<O> {
         &self.client
     }
 
-    /// How this start is gathered with others of its key.
-    fn gather(&self) -> Result<Option<Gather>, Error> {
-        let wrong = |about: &str| Err(Error::new(Code::InvalidOption).about(about));
-        let gather = match (self.debounce, self.debounce_max, self.throttle) {
-            (None, None, None) => return Ok(None),
-            (Some(quiet), max, None) => {
-                Gather::Debounce { ms: millis(quiet), max_ms: max.map(millis) }
-            }
-            (None, None, Some(period)) => Gather::Throttle { ms: millis(period) },
-            (Some(_), _, Some(_)) => return wrong("a start is debounced or throttled, not both"),
-            (None, Some(_), _) => return wrong("debounce_max is for a start with debounce"),
-        };
-        if self.key.is_none() {
-            return wrong("debounce and throttle go by the key, and this start has none");
-        }
-        Ok(Some(gather))
-    }
-
-    pub(super) fn new_run(mut self) -> Result<NewRun, Error> {
-        let gather = self.gather()?;
-        if let Some(Gather::Debounce { ms, max_ms }) = gather {
-            self.options.start_at = first_start(ms, max_ms);
-        }
-        let mut new = self.into_new_run()?;
-        if let Some(key) = &mut new.key {
-            key.gather = gather;
-        }
-        Ok(new)
-    }
-
-    fn into_new_run(self) -> Result<NewRun, Error> {
+    pub(super) fn new_run(self) -> Result<NewRun, Error> {
         let input = self.input?;
         let key = match self.key {
             Some(key) => Some((key, self.fingerprint.unwrap_or_else(|| input.fingerprint()))),
@@ -438,12 +404,17 @@ impl StartOptions {
         if let Some((key, _)) = &key {
             key.check()?;
         }
+        let gather = self.gathering.of(if key.is_some() { Keyed::Yes } else { Keyed::No })?;
+        let start_at = match gather {
+            Some(Gather::Debounce { ms, max_ms }) => first_start(ms, max_ms),
+            _ => self.start_at,
+        };
         let key = key.map(|(key, fingerprint)| NewKey {
             key: key.to_string(),
             fingerprint,
             ttl_ms: self.key_ttl.map(millis),
             on_conflict: self.on_conflict,
-            gather: None,
+            gather,
         });
         Ok(NewRun {
             id: RunId::new(),
@@ -453,7 +424,7 @@ impl StartOptions {
             priority: self.priority,
             input,
             key,
-            start_at: self.start_at,
+            start_at,
             timeout_ms: self.timeout.map(millis),
             tags: self.tags.clone(),
             caller: client.caller.clone(),

@@ -66,6 +66,25 @@ pub async fn audits_come_newest_first_in_pages(stage: &Stage) {
     assert_eq!(seen, ids);
 }
 
+/// Rows of another store come in as they stood there, each once; what is there stays as it is.
+pub async fn import_audits_twice(stage: &Stage) {
+    let Some(audit) = stage.store.audit() else { return };
+    let reference = stage.reference();
+    let elsewhere = reference.store.audit().unwrap();
+    let (ended, open) = (new_row(), new_row());
+    elsewhere.add_audit(ended.clone()).await.unwrap();
+    elsewhere.add_audit(open.clone()).await.unwrap();
+    elsewhere.end_audit(ended.id, "ok".to_owned(), Some("run 7".to_owned())).await.unwrap();
+    let rows = elsewhere.audits(None, 10).await.unwrap().rows;
+    stage.pass(1_000);
+    audit.add_audit(open.clone()).await.unwrap();
+    assert_eq!(audit.import_audits(rows.clone()).await.unwrap(), 1, "one is there");
+    let kept = audit.audits(None, 10).await.unwrap();
+    assert_eq!(kept.rows, [AuditRow::of(open, stage.now()), rows[1].clone()]);
+    assert_eq!(audit.import_audits(rows).await.unwrap(), 0);
+    assert_eq!(audit.audits(None, 10).await.unwrap(), kept);
+}
+
 /// Rows that were kept for long enough go with the rows that come, more of them than come.
 pub async fn old_audit_rows_go(stage: &Stage) {
     let Some(audit) = stage.store.audit() else { return };

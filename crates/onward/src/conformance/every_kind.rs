@@ -164,6 +164,7 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
         suppressed: vec![(RunId::new(), duplicate)],
         signals: vec![signal],
         log: full_log(stage),
+        cascades: true,
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{LatestRun, OnConflict, Overlap, RunId, RunState, Schedule, Timestamp
 pub async fn fired_run_is_as_the_schedule_says(stage: &Stage) {
     let Some(store) = stage.store.schedules() else { return };
     let put = PutSchedule {
+        lane: Some("acme".to_owned()),
         priority: 7,
         timeout_ms: Some(60_000),
         tags: BTreeMap::from([("tenant".to_owned(), "acme".to_owned())]),
@@ -37,7 +38,7 @@ pub async fn fired_run_is_as_the_schedule_says(stage: &Stage) {
     assert_eq!((run.priority, run.deadline_at), (7, Some(stage.in_ms(60_000))));
     assert_eq!((&run.workflow, &run.queue), (&schedule.workflow, &schedule.queue));
     assert_eq!((run.input, run.key), (schedule.input.clone(), Some(new.key.clone())));
-    assert_eq!(run.tags["tenant"], "acme");
+    assert_eq!((run.tags["tenant"].as_str(), run.lane.as_deref()), ("acme", Some("acme")));
     assert_eq!(
         (&run.tags["schedule"], &run.tags["scheduled_at"]),
         (&NAME.to_owned(), &at.to_string())

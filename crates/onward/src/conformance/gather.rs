@@ -1,6 +1,8 @@
 //! Debounced and throttled starts: many starts with one key, one run.
 
 use super::stage::*;
+use crate::clock::millis;
+use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_KEPT};
 use crate::store::{Gather, NewKey, NewRun, StartAt, StartedHow};
 use crate::{OnConflict, RunState, Waits};
 
@@ -83,6 +85,43 @@ pub async fn debounced_start_twice(stage: &Stage) {
     worker.take(run).await;
     assert_eq!(stage.start(second).await, run, "it met this run before");
     assert_eq!(stage.snapshot().await.runs.len(), 1);
+}
+
+/// A start whose answer was lost, made again when a later start has made a new run, is told which run
+/// it met: its older input is put into no other.
+pub async fn debounced_start_made_again_after_a_later_run(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(debounced(1, 100, None)).await;
+    let second = debounced(2, 100, None);
+    let met = stage.try_start(second.clone()).await.unwrap();
+    stage.pass(100);
+    worker.take(run).await;
+    let third = stage.start(debounced(3, 100, None)).await;
+    stage.pass(10);
+    let before = stage.snapshot().await;
+    assert_eq!(stage.try_start(second.clone()).await.unwrap(), met);
+    stage.assert_unchanged(&before).await;
+    for input in 4..4 + 2 * DUPLICATES_KEPT_MAX as i64 {
+        stage.start(debounced(input, 100, None)).await;
+    }
+    let before = stage.snapshot().await;
+    assert_eq!(stage.try_start(second).await.unwrap(), met, "however many came since");
+    stage.assert_unchanged(&before).await;
+    stage.pass(100);
+    let last = 3 + 2 * DUPLICATES_KEPT_MAX as i64;
+    assert_eq!(worker.take_whole(third).await.run.input, json(last));
+}
+
+/// What is too old to be made again is forgotten as others come in, so it does not grow.
+pub async fn old_gathered_starts_are_forgotten(stage: &Stage) {
+    let run = stage.start(throttled(1, 100)).await;
+    let second = throttled(2, 100);
+    stage.start(second.clone()).await;
+    stage.pass(millis(GATHERED_KEPT) as u64);
+    assert_eq!(stage.start(second.clone()).await, run, "nothing came since");
+    let next = stage.start(throttled(3, 100)).await;
+    stage.start(throttled(4, 100)).await;
+    assert_eq!(stage.start(second).await, next);
 }
 
 /// Starts that come at one moment, through two handles, are one run with one of their inputs.

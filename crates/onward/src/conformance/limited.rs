@@ -320,6 +320,24 @@ pub async fn runs_without_a_lane_are_not_in_one(stage: &Stage) {
     assert_eq!(ids(&worker.claim(10).await), none[1..]);
 }
 
+/// However many runs of a full lane stand before them, and of whatever priority, runs without a lane
+/// are claimed: the higher priority first, then who is longest due.
+pub async fn runs_without_a_lane_are_found_behind_a_full_one(stage: &Stage) {
+    let worker = stage.worker().await;
+    limit(stage, per_lane(1)).await;
+    let full = stage.start(in_lane("acme")).await;
+    worker.take(full).await;
+    let ahead = (0..300).map(|_| NewRun { priority: 5, ..in_lane("acme") }).collect();
+    stage.store.start(ahead).await.unwrap();
+    stage.pass(1);
+    let none = start_many(stage, 2).await;
+    let urgent = stage.start(NewRun { priority: 1, ..new_run() }).await;
+    let claims = worker.claim(1).await;
+    assert_eq!((ids(&claims), claims.more), (vec![urgent], true));
+    let claims = worker.claim(10).await;
+    assert_eq!((ids(&claims), claims.more), (none, false));
+}
+
 /// A suspect is held to the limits of its queue and its lane as any run is.
 pub async fn suspect_is_held_to_the_limits(stage: &Stage) {
     let run = stage.start(in_lane("acme")).await;

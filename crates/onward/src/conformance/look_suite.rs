@@ -27,6 +27,7 @@ macro_rules! look_conformance_suite {
                 add_audit_twice
                 end_audit_twice
                 audits_come_newest_first_in_pages
+                import_audits_twice
                 old_audit_rows_go
             }
         }

@@ -427,6 +427,7 @@ macro_rules! conformance_suite {
                 imported_failed_run_is_retried_at_its_step
                 imported_run_behind_is_let_go
                 imported_timer_wakes
+                imported_cascade_reaches_the_children
                 imported_stuck_run_is_mended
                 late_repeat_of_a_settle_is_known_after_an_import
                 waiter_for_work_resolves_at_an_import

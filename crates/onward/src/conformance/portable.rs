@@ -5,6 +5,7 @@
 
 use tokio::task::JoinSet;
 
+use super::child::child_of;
 use super::every_kind::{expiring, fail_at_pay, full, populate};
 use super::stage::*;
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
@@ -270,6 +271,29 @@ pub async fn imported_run_is_found_by_every_filter(stage: &Stage) {
     let filter = Filter { tags: tagged[0].run.tags.clone(), ..Filter::default() };
     let query = Query { filter, before: None, limit: 100 };
     assert_eq!(stage.store.list(query).await.unwrap().runs, [tagged[0].run.clone()]);
+}
+
+/// A parent that was cancelled, and whose children nobody has asked to end yet, has them asked to where
+/// it is copied to.
+pub async fn imported_cascade_reaches_the_children(stage: &Stage) {
+    if stage.store.portable().is_none() {
+        return;
+    }
+    let reference = stage.reference();
+    for (from, to) in [(stage, &reference), (&reference, stage)] {
+        let worker = from.worker().await;
+        let lease = from.running(&worker).await;
+        let child = from.start(child_of(lease, "$child/ship")).await;
+        from.store.cancel(lease.run).await.unwrap();
+        from.settle(lease, End::Cancelled).await.unwrap();
+        let runs = all(from).await;
+        let mine = runs.into_iter().filter(|it| [lease.run, child].contains(&it.run.id));
+        for whole in mine {
+            import(to, &[whole]).await.unwrap();
+        }
+        to.worker().await.sweep().await;
+        assert_eq!(to.state(child).await, RunState::Cancelled, "it had not begun");
+    }
 }
 
 /// A claim of an imported run brings its history, its numbers and its builds.

@@ -41,6 +41,7 @@ macro_rules! queue_conformance_suite {
                 lanes_take_turns
                 limit_of_one_keeps_the_order
                 runs_without_a_lane_are_not_in_one
+                runs_without_a_lane_are_found_behind_a_full_one
                 suspect_is_held_to_the_limits
                 run_kept_off_a_build_is_held_to_its_lane
                 lane_past_the_bound_gets_its_turn
@@ -50,6 +51,8 @@ macro_rules! queue_conformance_suite {
                 debounced_run_begins_in_the_longest_time
                 debounced_start_after_the_begin_makes_a_new_run
                 debounced_start_twice
+                debounced_start_made_again_after_a_later_run
+                old_gathered_starts_are_forgotten
                 concurrent_debounced_starts_make_one_run
                 throttled_run_has_the_first_input
                 throttled_start_twice

@@ -19,6 +19,7 @@ pub(super) const NAME: &str = "nightly-report";
 pub async fn put_schedule_is_kept_as_asked(stage: &Stage) {
     let Some(store) = stage.store.schedules() else { return };
     let put = PutSchedule {
+        lane: Some("acme".to_owned()),
         priority: 7,
         timeout_ms: Some(60_000),
         tags: BTreeMap::from([("tenant".to_owned(), "acme".to_owned())]),
@@ -32,6 +33,7 @@ pub async fn put_schedule_is_kept_as_asked(stage: &Stage) {
     assert_eq!((schedule.paused_at, schedule.latest.clone()), (None, None));
     assert_eq!((schedule.next_at, &schedule.spec), (put.next_at, &put.spec));
     assert_eq!((&schedule.workflow, &schedule.queue), (&put.workflow, &put.queue));
+    assert_eq!(schedule.lane.as_deref(), Some("acme"));
     assert_eq!((&schedule.input, &schedule.tags), (&put.input, &put.tags));
     assert_eq!((schedule.overlap, schedule.catch_up), (put.overlap, put.catch_up));
     assert_eq!((schedule.priority, schedule.timeout_ms), (7, Some(60_000)));
@@ -239,6 +241,7 @@ pub(super) fn new_schedule(stage: &Stage, name: &str) -> PutSchedule {
         workflow: WORKFLOW.to_owned(),
         input: json(1),
         queue: QUEUE.to_owned(),
+        lane: None,
         priority: 0,
         timeout_ms: None,
         tags: BTreeMap::new(),

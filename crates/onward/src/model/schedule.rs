@@ -178,6 +178,8 @@ pub struct Schedule {
     pub input: Json,
     /// The queue of the runs.
     pub queue: String,
+    /// The lane of the runs within their queue.
+    pub lane: Option<String>,
     /// The priority of the runs.
     pub priority: i32,
     /// How long after its start a run fails if it has not ended.

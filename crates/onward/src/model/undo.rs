@@ -118,21 +118,27 @@ pub(crate) fn began(history: &[Record]) -> Option<(usize, Began)> {
 pub struct Undoing {
     /// When it turned back.
     pub began_at: Timestamp,
-    /// How it ends when all is undone: failed or cancelled.
-    pub outcome: RunState,
+    /// How it ends when all is undone: failed or cancelled. `None` where that cannot be read.
+    pub outcome: Option<RunState>,
     /// What it failed with before it turned back, if it did.
     pub failure: Option<Failure>,
     /// What is undone, in the order in which it was.
     pub undone: Vec<String>,
     /// What is not undone, or not yet, in the order in which it is to be. A call of `on_cancel` is
-    /// told by its step.
+    /// told by its step. Not known, and empty, where `unreadable`.
     pub left: Vec<String>,
+    /// Whether the record that says how it turned back cannot be read, as without the key that it was
+    /// encrypted with: then `outcome`, `failure` and `left` are not known.
+    pub unreadable: bool,
 }
 
 impl Undoing {
     /// What a run's history says of it; `None` where the run has not turned back.
     pub fn of(history: &[Record]) -> Option<Self> {
-        let (place, began) = began(history)?;
+        let place = history.iter().rposition(|record| record.step == step_id::UNDO)?;
+        let Some((_, began)) = began(history) else {
+            return Some(Self::unreadable(history, place));
+        };
         let done = done(&history[place..]);
         let (mut undone, mut left) = (Vec::new(), Vec::new());
         for Planned { of, step } in began.planned(history) {
@@ -142,7 +148,23 @@ impl Undoing {
             Outcome::Failed { failure } => Some(failure.clone()),
             Outcome::Cancelled => None,
         };
-        let (began_at, outcome) = (history[place].at, began.outcome.state());
-        Some(Self { began_at, outcome, failure, undone, left })
+        let (began_at, outcome) = (history[place].at, Some(began.outcome.state()));
+        Some(Self { began_at, outcome, failure, undone, left, unreadable: false })
+    }
+
+    /// What can be told without the record at this place: the steps that undid something say so by
+    /// their names.
+    fn unreadable(history: &[Record], place: usize) -> Self {
+        let done = history[place..].iter().filter(|record| matches!(record.entry, Entry::Done(_)));
+        let steps = done.map(|record| record.step.as_str()).filter(|step| step_id::undoes(step));
+        let undone = steps.map(|step| step_id::undone_by(step).unwrap_or(step).to_owned());
+        Self {
+            began_at: history[place].at,
+            outcome: None,
+            failure: None,
+            undone: undone.collect(),
+            left: Vec::new(),
+            unreadable: true,
+        }
     }
 }

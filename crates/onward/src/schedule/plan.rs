@@ -67,6 +67,7 @@ mod tests {
             workflow: "report".to_owned(),
             input: Json::stored("1"),
             queue: "default".to_owned(),
+            lane: None,
             priority: 0,
             timeout_ms: None,
             tags: BTreeMap::new(),

@@ -37,6 +37,10 @@ pub trait Audit: Send + Sync {
     /// when there is no such row.
     fn end_audit(&self, id: AuditId, outcome: String, detail: Option<String>) -> Answer<'_, ()>;
 
+    /// Adds rows as they stood in another store, up to `PAGE_ROWS_MAX` of them; says how many were not
+    /// there. One that is there stays as it is, so a repeat changes nothing.
+    fn import_audits(&self, rows: Vec<AuditRow>) -> Answer<'_, u64>;
+
     /// Rows older than `before`, newest first: at most `limit`, up to `PAGE_ROWS_MAX`.
     fn audits(&self, before: Option<AuditId>, limit: usize) -> Answer<'_, AuditPage>;
 }

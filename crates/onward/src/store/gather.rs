@@ -2,10 +2,17 @@
 //!
 //! Owns: [`Gather`], and what a debounced or throttled start does when its key is in use; as pure
 //! functions, so that every store decides alike. Never reads a store.
+//!
+//! A start that met a run is noted with its own id, for as long as it may be made again. One that is
+//! made again is answered from that note before anybody looks at the key: meanwhile the run may have
+//! begun, and a later start may have made another, whose input must not be taken for an older one. A note
+//! is worth nothing once its run is gone.
 
 use super::rules::{self, KeyMet};
-use super::{NewRun, StartAt};
-use crate::{Run, RunState, Timestamp, Waits};
+use super::{NewRun, StartAt, Started, StartedHow};
+use crate::clock::millis;
+use crate::limits::GATHERED_KEPT;
+use crate::{Run, RunId, RunState, Timestamp, Waits};
 
 /// How starts with one key that come soon after one another become one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +34,26 @@ pub enum Gather {
 }
 
 impl Gather {
-    /// What a start that is gathered so does when `run` has its key. `again`: whether it is a repeat
-    /// of one that met this run before.
-    pub(crate) fn met(self, run: &Run, again: bool, now: Timestamp) -> KeyMet {
+    /// What a start that is gathered so, and is made for the first time, does when `run` has its key.
+    pub(crate) fn met(self, run: &Run, now: Timestamp) -> KeyMet {
         let begun = run.attempt > 0 || run.state.is_final();
         match self {
-            _ if again => KeyMet::Existing,
             Gather::Debounce { .. } if begun => KeyMet::Fresh,
             Gather::Debounce { .. } => KeyMet::Later,
             Gather::Throttle { ms } if now < after(run.created_at, ms) => KeyMet::Existing,
             Gather::Throttle { .. } => KeyMet::Fresh,
         }
     }
+}
+
+/// What a gathered start that is made again is told: the run that it met, whoever has the key since.
+pub(crate) fn met_before(run: RunId, created_at: Timestamp) -> Started {
+    Started { run, how: StartedHow::Existing, at: created_at }
+}
+
+/// The time up to which notes about gathered starts are too old to be asked for.
+pub(crate) fn over(now: Timestamp) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub(millis(GATHERED_KEPT)))
 }
 
 /// What a new run waits for until its time, if it waits for one.
@@ -85,7 +100,7 @@ fn after(time: Timestamp, ms: i64) -> Timestamp {
 mod tests {
     use super::*;
     use crate::store::NewKey;
-    use crate::{Json, OnConflict, RunId};
+    use crate::{Json, OnConflict};
     use std::collections::BTreeMap;
 
     const AT: fn(i64) -> Timestamp = Timestamp::from_millis;
@@ -123,14 +138,12 @@ mod tests {
     fn a_debounced_run_is_put_off_until_it_has_begun() {
         let debounce = Gather::Debounce { ms: 500, max_ms: None };
         let mut run = run();
-        assert_eq!(debounce.met(&run, false, AT(1_100)), KeyMet::Later);
-        assert_eq!(debounce.met(&run, true, AT(1_100)), KeyMet::Existing, "a repeat");
+        assert_eq!(debounce.met(&run, AT(1_100)), KeyMet::Later);
         put_off(&mut run, &start(debounce), AT(1_100));
         assert_eq!((run.due_at, run.input.as_str()), (Some(AT(1_600)), "2"));
         assert_eq!(run.waits_for, Some(Waits::Debounce));
         run.attempt = 1;
-        assert_eq!(debounce.met(&run, false, AT(1_100)), KeyMet::Fresh);
-        assert_eq!(debounce.met(&run, true, AT(1_100)), KeyMet::Existing, "a repeat");
+        assert_eq!(debounce.met(&run, AT(1_100)), KeyMet::Fresh);
     }
 
     #[test]
@@ -148,8 +161,7 @@ mod tests {
     #[test]
     fn a_throttled_start_meets_the_run_until_its_time_is_over() {
         let throttle = Gather::Throttle { ms: 500 };
-        assert_eq!(throttle.met(&run(), false, AT(1_499)), KeyMet::Existing);
-        assert_eq!(throttle.met(&run(), false, AT(1_500)), KeyMet::Fresh);
-        assert_eq!(throttle.met(&run(), true, AT(9_000)), KeyMet::Existing, "a repeat");
+        assert_eq!(throttle.met(&run(), AT(1_499)), KeyMet::Existing);
+        assert_eq!(throttle.met(&run(), AT(1_500)), KeyMet::Fresh);
     }
 }

@@ -66,6 +66,9 @@ pub struct WholeRun {
     pub signals: Vec<Signal>,
     /// The lines of its log that are kept, in order.
     pub log: Vec<LogLine>,
+    /// Whether children of it are still to be asked to end, because it was. It is something to do
+    /// and nothing that happened: a run is the same with and without it.
+    pub cascades: bool,
 }
 
 /// What is left of an ended attempt: a late repeat of its settle is known by it.
@@ -196,7 +199,8 @@ pub(crate) fn sort_out<E: From<Error>>(
         let whole = whole.clone().seen_at(now);
         let run = whole.run.id;
         let site = look(&whole)?;
-        let same = site.there.map(|old| old.seen_at(now) == whole);
+        let cascades = whole.cascades;
+        let same = site.there.map(|old| WholeRun { cascades, ..old.seen_at(now) } == whole);
         if same == Some(false) || !ids.insert(run) {
             return Err(Error::Conflict(Conflict::RunDiffers { run }).into());
         }
@@ -236,6 +240,7 @@ mod tests {
             suppressed: Vec::new(),
             signals: Vec::new(),
             log: Vec::new(),
+            cascades: false,
         }
     }
 

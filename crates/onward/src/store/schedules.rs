@@ -79,6 +79,8 @@ pub struct PutSchedule {
     pub input: Json,
     /// The queue of the runs.
     pub queue: String,
+    /// The lane of the runs within their queue.
+    pub lane: Option<String>,
     /// The priority of the runs.
     pub priority: i32,
     /// How long after its start a run fails if it has not ended.
@@ -280,6 +282,7 @@ impl PutSchedule {
             workflow: self.workflow.clone(),
             input: self.input.clone(),
             queue: self.queue.clone(),
+            lane: self.lane.clone(),
             priority: self.priority,
             timeout_ms: self.timeout_ms,
             tags: self.tags.clone(),
@@ -350,7 +353,7 @@ pub(crate) fn run_of(schedule: &Schedule, occurrence: &NewOccurrence, caller: &s
         id: occurrence.run,
         workflow: schedule.workflow.clone(),
         queue: schedule.queue.clone(),
-        lane: None,
+        lane: schedule.lane.clone(),
         priority: schedule.priority,
         input,
         key: Some(NewKey {
@@ -398,6 +401,7 @@ mod tests {
             workflow: "report".to_owned(),
             input: Json::stored(r#"{"a":1,"b":2}"#),
             queue: "default".to_owned(),
+            lane: None,
             priority: 0,
             timeout_ms: None,
             tags: BTreeMap::new(),

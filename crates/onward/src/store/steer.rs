@@ -181,6 +181,7 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
         suppressed: Vec::new(),
         signals: Vec::new(),
         log: Vec::new(),
+        cascades: false,
     })
 }
 
@@ -196,21 +197,44 @@ fn rewrite(records: &mut [Record], rewritten: &Rewritten) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a record is of the step that a fork is named after.
+fn is_of(record: &Record, step: &str) -> bool {
+    let name = match record.entry {
+        // A signal, or a child's end: without its number.
+        Entry::Arrived(_) => record.step.rsplit_once('#').map_or(&*record.step, |(it, _)| it),
+        _ => step_id::base(&record.step),
+    };
+    record.step == step || name == step
+}
+
+/// Whether a record is one from which on a fork does without: the first of its step that counts.
+pub(crate) fn forks_at(record: &Record, step: &str) -> bool {
+    record.voided_at.is_none() && is_of(record, step)
+}
+
+/// Whether a run with this history, made at this time, was forked at a step from the run `source`: it
+/// begins with the very records that come before the step there.
+pub(crate) fn is_forked_at(
+    history: &[Record],
+    made_at: Timestamp,
+    source: (RunId, Vec<Record>),
+    step: &str,
+) -> bool {
+    let place = |record: &Record| (record.seq, record.step.clone(), record.attempt, record.at);
+    let Ok(before) = records_before(source.0, source.1, step) else { return false };
+    let Some((copied, own)) = history.split_at_checked(before.len()) else { return false };
+    // Its own attempts come after those whose records it took along, and after it was made.
+    let latest = before.iter().map(|record| record.attempt).max().unwrap_or(0);
+    let is_own = |record: &Record| record.attempt > latest && record.at >= made_at;
+    copied.iter().map(place).eq(before.iter().map(place)) && own.iter().all(is_own)
+}
+
 /// The records that come before the first of a step, without that step's own.
 fn records_before(run: RunId, mut records: Vec<Record>, step: &str) -> Result<Vec<Record>, Error> {
-    let is_it = |record: &Record| {
-        let name = match record.entry {
-            // A signal, or a child's end: without its number.
-            Entry::Arrived(_) => record.step.rsplit_once('#').map_or(&*record.step, |(it, _)| it),
-            _ => step_id::base(&record.step),
-        };
-        record.step == step || name == step
-    };
-    let first = records.iter().filter(|record| record.voided_at.is_none()).find(|it| is_it(it));
-    let Some(first) = first.map(|record| record.seq) else {
+    let Some(first) = records.iter().find(|it| forks_at(it, step)).map(|record| record.seq) else {
         return Err(Error::Conflict(Conflict::NoSuchStep { run }));
     };
-    records.retain(|record| record.seq < first && !is_it(record));
+    records.retain(|record| record.seq < first && !is_of(record, step));
     let ended = |child: &str| {
         let ends = records.iter().filter(|it| matches!(it.entry, Entry::Arrived(_)));
         ends.map(|it| it.step.rsplit_once('#').map_or(&*it.step, |(name, _)| name))

@@ -2,7 +2,7 @@
 
 use onward::limits::UNREADABLE_LOOK_MAX;
 use onward::store::MemoryStore;
-use onward::{Code, RunState, TestClock, Waits, Why};
+use onward::{Code, RunState, TestClock, Undoing, Waits, Why};
 
 use super::*;
 
@@ -120,6 +120,91 @@ async fn a_cancelled_run_that_did_something_waits_for_who_can_undo_it() {
     let history = with.run(run).history().await.unwrap();
     assert!(history.iter().any(|record| record.step == "$undo/book"), "{history:?}");
     worker.shutdown().await.unwrap();
+}
+
+/// Whoever looks without the key is told that the run turned back, and that the rest is not known.
+#[tokio::test]
+async fn a_run_that_turned_back_is_known_to_have_without_the_key() {
+    const BOOK: Workflow<(), ()> = Workflow::named("book");
+    async fn book(ctx: Ctx, (): ()) -> Result<(), Failure> {
+        let seat = ctx.step("book", async |_| Ok::<_, Failure>(7));
+        seat.undo(async |_: u32, _| Ok::<_, Failure>(())).await?;
+        Err(Failure::fatal("no money"))
+    }
+    let (store, _clock) = data();
+    let with = client(&store, &[1]);
+    let worker = with.worker().serve(BOOK, book).start().await.unwrap();
+    let run = with.start(BOOK, &()).await.unwrap();
+    run.ended().await.unwrap();
+    worker.shutdown().await.unwrap();
+
+    let read = Undoing::of(&run.history().await.unwrap()).unwrap();
+    assert_eq!((read.outcome, read.unreadable), (Some(RunState::Failed), false));
+    let without = client(&store, &[2]).run(run.id()).history().await.unwrap();
+    let guessed = Undoing::of(&without).expect("it turned back");
+    assert_eq!((guessed.outcome, guessed.failure, guessed.unreadable), (None, None, true));
+    assert_eq!((guessed.began_at, guessed.undone), (read.began_at, read.undone));
+}
+
+const TWO_KEYS: Workflow<String, String> = Workflow::named("two keys");
+
+/// The signal of that workflow, as it is recorded.
+const GO: &str = "$signal/go";
+
+/// A run whose records before the signal were made with key 1, and those from it on with key 2.
+async fn recorded_with_two_keys(store: &Arc<dyn Store>) -> onward::RunId {
+    async fn two_keys(ctx: Ctx, text: String) -> Result<String, Failure> {
+        let said = ctx.step("early", async |_| Ok::<_, Failure>(format!("{text}!"))).await?;
+        ctx.signal::<()>("go").await?;
+        ctx.step("late", async |_| Ok::<_, Failure>(format!("{said}?"))).await
+    }
+    let old = client(store, &[1]);
+    let worker = old.worker().serve(TWO_KEYS, two_keys).linger(Duration::ZERO);
+    let worker = worker.start().await.unwrap();
+    let run = old.start(TWO_KEYS, &"hello".to_owned()).await.unwrap();
+    until("the run waits", async || {
+        matches!(run.status().await.unwrap().waits_for, Some(Waits::Signal { .. }))
+    })
+    .await;
+    worker.shutdown().await.unwrap();
+    run.signal("go", &()).await.unwrap();
+    let both = client(store, &[2, 1]);
+    let worker = both.worker().serve(TWO_KEYS, two_keys).start().await.unwrap();
+    assert_eq!(both.run(run.id()).ended().await.unwrap().state, RunState::Completed);
+    worker.shutdown().await.unwrap();
+    run.id()
+}
+
+/// A fork opens what it takes along, and nothing else.
+#[tokio::test]
+async fn a_fork_does_without_records_that_cannot_be_read_after_its_step() {
+    let (store, _clock) = data();
+    let run = recorded_with_two_keys(&store).await;
+    let old = client(&store, &[1]);
+    let fork = old.run(run).fork(GO).await.unwrap();
+    let history = fork.history().await.unwrap();
+    let steps: Vec<_> = history.iter().map(|record| record.step.as_str()).collect();
+    assert_eq!(steps, ["early"]);
+    let early = old.run(run).history().await.unwrap().remove(0);
+    assert_eq!(history[0].entry, early.entry, "and reads what it took");
+    let unreadable = client(&store, &[2]).run(run).fork(GO).await.unwrap_err();
+    assert_eq!(unreadable.code(), Code::PayloadUnreadable, "what it takes along must be read");
+}
+
+/// A fork whose answer was lost is found when it is made again, and nothing is opened for it.
+#[tokio::test]
+async fn a_fork_that_is_there_is_given_without_a_look_at_the_source() {
+    let (store, _clock) = data();
+    let run = recorded_with_two_keys(&store).await;
+    let coded = |keys: &[u8]| CodedStore::around(Arc::clone(&store), coding(keys));
+    let (id, step) = (onward::RunId::new(), GO.to_owned());
+    let fork = onward::store::Fork { id, run, step, input: None, key: None, rewritten: None };
+    coded(&[1]).steer().unwrap().fork(fork.clone()).await.unwrap();
+    let again = coded(&[3]).steer().unwrap().fork(fork).await.unwrap();
+    assert_eq!(again.id, id);
+    let key = client(&store, &[1]).run(run).fork(GO).key("again").await.unwrap();
+    let taken = client(&store, &[1]).run(run).fork(GO).key("again").await.unwrap_err();
+    assert_eq!((taken.code(), taken.run()), (Code::KeyTaken, Some(key.id())));
 }
 
 #[tokio::test]

@@ -285,7 +285,7 @@ async fn a_claim_walks_once_over_what_was_claimed_before() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queues_without_limits_pay_nothing_for_those_with() {
     let reads = rows_read(1_000, 0).await;
-    for index in ["runs_slots", "runs_lanes", "grants_pkey", "queues_pkey"] {
+    for index in ["runs_slots", "runs_lanes", "runs_laneless", "grants_pkey", "queues_pkey"] {
         assert_eq!(reads[index], 0, "{index}");
     }
     assert_eq!((reads["queues as a whole"], reads["grants as a whole"]), (0, 0));

@@ -23,6 +23,17 @@ pub(crate) struct Change {
     pub(crate) holder: Option<String>,
 }
 
+/// What the store's own log says, in its order.
+#[derive(Clone, Debug)]
+pub(crate) enum Logged {
+    Change(Change),
+    /// The queue was set up otherwise: what counts for every grant from here on.
+    SetUp {
+        concurrency: usize,
+        paused: bool,
+    },
+}
+
 /// A line of the effect log: a body that begins or ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Effect {
@@ -37,7 +48,7 @@ pub(crate) struct Effect {
 pub(crate) struct Story {
     /// The runs and their lanes, in the order of their starts.
     pub(crate) started: Vec<(String, String)>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) log: Vec<Logged>,
     /// The time of each grant, by the store's clock.
     pub(crate) grants: Vec<i64>,
     pub(crate) effects: Vec<Effect>,
@@ -62,16 +73,28 @@ pub(crate) fn check(story: &Story, limits: &Limits) -> Vec<String> {
 fn check_leases(story: &Story, limits: &Limits) -> Vec<String> {
     let mut held: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
     let mut breaches = Vec::new();
-    for (place, change) in story.changes.iter().enumerate() {
-        match &change.holder {
-            Some(worker) => held.insert(&change.run, (worker, &change.lane)),
-            None => held.remove(change.run.as_str()),
+    let (mut concurrency, mut paused) = (limits.concurrency, false);
+    for (place, logged) in story.log.iter().enumerate() {
+        let change = match logged {
+            Logged::Change(change) => change,
+            Logged::SetUp { concurrency: new, paused: is_paused } => {
+                (concurrency, paused) = (*new, *is_paused);
+                continue;
+            }
         };
+        // What is held when a limit is lowered stays so; only what is given must fit.
+        let Some(worker) = &change.holder else {
+            held.remove(change.run.as_str());
+            continue;
+        };
+        held.insert(&change.run, (worker, &change.lane));
+        if paused {
+            breaches.push(format!("a paused queue gives a run at {place}"));
+        }
         let lane = held.values().filter(|(_, lane)| *lane == change.lane).count();
-        let holder = change.holder.as_deref();
-        let by_worker = held.values().filter(|(worker, _)| Some(*worker) == holder).count();
+        let by_worker = held.values().filter(|(other, _)| *other == worker).count();
         let counts = [
-            ("the queue", held.len(), limits.concurrency),
+            ("the queue", held.len(), concurrency),
             ("a lane", lane, limits.per_lane),
             ("a worker", by_worker, limits.per_worker),
         ];
@@ -149,9 +172,9 @@ fn check_order(story: &Story) -> Vec<String> {
 const STRICT: Limits =
     Limits { concurrency: 2, per_worker: 1, per_lane: 1, rate: 2, period_ms: 100 };
 
-fn change(run: &str, holder: Option<&str>) -> Change {
+fn change(run: &str, holder: Option<&str>) -> Logged {
     let lane = run[..1].to_owned();
-    Change { run: run.to_owned(), lane, holder: holder.map(str::to_owned) }
+    Logged::Change(Change { run: run.to_owned(), lane, holder: holder.map(str::to_owned) })
 }
 
 fn story() -> Story {
@@ -164,7 +187,7 @@ fn story() -> Story {
     };
     Story {
         started: vec![("a1".to_owned(), "a".to_owned()), ("a2".to_owned(), "a".to_owned())],
-        changes: vec![change("a1", Some("w1")), change("a1", None), change("a2", Some("w2"))],
+        log: vec![change("a1", Some("w1")), change("a1", None), change("a2", Some("w2"))],
         grants: vec![0, 50, 100],
         effects: vec![
             effect(1, "a1", true),
@@ -188,14 +211,23 @@ fn every_breach_is_found() {
         spoil(&mut story);
         check(&story, &STRICT).join("; ")
     };
-    let lane = breaches(|story| story.changes.push(change("a3", Some("w3"))));
+    let lane = breaches(|story| story.log.push(change("a3", Some("w3"))));
     assert!(lane.contains("a lane has 2"), "{lane}");
-    let worker = breaches(|story| story.changes.push(change("b1", Some("w2"))));
+    let worker = breaches(|story| story.log.push(change("b1", Some("w2"))));
     assert!(worker.contains("a worker has 2"), "{worker}");
     let queue = breaches(|story| {
-        story.changes.extend([change("b1", Some("w3")), change("c1", Some("w4"))]);
+        story.log.extend([change("b1", Some("w3")), change("c1", Some("w4"))]);
     });
     assert!(queue.contains("the queue has 3"), "{queue}");
+    let lowered = breaches(|story| {
+        let lower = Logged::SetUp { concurrency: 1, paused: false };
+        story.log.extend([lower, change("b1", Some("w3"))]);
+    });
+    assert!(lowered.contains("the queue has 2"), "{lowered}");
+    let paused = breaches(|story| {
+        story.log.insert(2, Logged::SetUp { concurrency: 2, paused: true });
+    });
+    assert!(paused.contains("a paused queue gives a run"), "{paused}");
     let rate = breaches(|story| story.grants.push(99));
     assert!(rate.contains("3 grants"), "{rate}");
     let bodies = breaches(|story| story.effects[1].at_us = 9);

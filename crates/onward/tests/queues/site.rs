@@ -4,7 +4,7 @@
 
 use onward::rusqlite::Connection;
 
-use crate::audit::Change;
+use crate::audit::{Change, Logged};
 use crate::crew::QUEUE;
 use crate::database::{self, Schema};
 
@@ -15,8 +15,8 @@ pub(crate) trait Site {
     /// Begins the log. The store is there.
     fn watch(&self);
 
-    /// Every change of a run's holder, in the order of the log.
-    fn changes(&self) -> Vec<Change>;
+    /// Every change of a run's holder and of the queue's limits, in the order of the log.
+    fn log(&self) -> Vec<Logged>;
 
     /// The time of every grant.
     fn grants(&self) -> Vec<i64>;
@@ -43,13 +43,22 @@ impl Site for OnSqlite {
 
     fn watch(&self) {
         let sql = "
-            create table log_changes (no integer primary key, run text, lane text, holder text);
+            create table log_changes (
+                no integer primary key, run text, lane text, holder text, concurrency integer,
+                paused_at integer
+            );
             create table log_grants (no integer primary key, queue text, at integer, count integer);
             create trigger log_changes after update on onward_runs
             when old.worker is not new.worker or old.attempt is not new.attempt
             begin
                 insert into log_changes (run, lane, holder)
                 values (lower(hex(new.id)), new.lane, hex(new.worker));
+            end;
+            create trigger log_set_up after update on onward_queues
+            when old.concurrency is not new.concurrency or old.paused_at is not new.paused_at
+            begin
+                insert into log_changes (concurrency, paused_at)
+                values (new.concurrency, new.paused_at);
             end;
             create trigger log_grants after insert on onward_grants
             begin
@@ -63,14 +72,19 @@ impl Site for OnSqlite {
         self.open().execute_batch(sql).unwrap();
     }
 
-    fn changes(&self) -> Vec<Change> {
+    fn log(&self) -> Vec<Logged> {
         let conn = self.open();
-        let sql = "select run, lane, holder from log_changes order by no";
+        let sql = "select run, lane, holder, concurrency, paused_at from log_changes order by no";
         let mut statement = conn.prepare(sql).unwrap();
         let rows = statement.query_map([], |row| {
+            if let Some(concurrency) = row.get::<_, Option<i64>>(3)? {
+                let concurrency = usize::try_from(concurrency).unwrap();
+                let paused = row.get::<_, Option<i64>>(4)?.is_some();
+                return Ok(Logged::SetUp { concurrency, paused });
+            }
             let holder: Option<String> = row.get(2)?;
             let holder = holder.filter(|holder| !holder.is_empty());
-            Ok(Change { run: row.get(0)?, lane: row.get(1)?, holder })
+            Ok(Logged::Change(Change { run: row.get(0)?, lane: row.get(1)?, holder }))
         });
         rows.unwrap().map(Result::unwrap).collect()
     }
@@ -118,7 +132,8 @@ impl Site for OnPostgres {
     fn watch(&self) {
         let sql = "
             create table onward.log_changes (
-                no bigint generated always as identity, run uuid, lane text, holder uuid
+                no bigint generated always as identity, run uuid, lane text, holder uuid,
+                concurrency integer, paused_at bigint
             );
             create table onward.log_grants (queue text, at bigint, count bigint);
             create function onward.log_change() returns trigger language plpgsql as $$
@@ -130,6 +145,16 @@ impl Site for OnPostgres {
             create trigger log_changes after update on onward.runs for each row
             when (old.worker is distinct from new.worker or old.attempt <> new.attempt)
             execute function onward.log_change();
+            create function onward.log_set_up() returns trigger language plpgsql as $$
+            begin
+                insert into onward.log_changes (concurrency, paused_at)
+                values (new.concurrency, new.paused_at);
+                return null;
+            end $$;
+            create trigger log_set_up after update on onward.queues for each row
+            when (old.concurrency is distinct from new.concurrency
+                or old.paused_at is distinct from new.paused_at)
+            execute function onward.log_set_up();
             create function onward.log_grant() returns trigger language plpgsql as $$
             begin
                 insert into onward.log_grants (queue, at, count)
@@ -146,15 +171,21 @@ impl Site for OnPostgres {
         self.runtime.block_on(watched).unwrap();
     }
 
-    fn changes(&self) -> Vec<Change> {
-        let rows =
-            self.rows("select run::text, lane, holder::text from onward.log_changes order by no");
-        let change = |row: &tokio_postgres::Row| Change {
-            run: row.get(0),
-            lane: row.get(1),
-            holder: row.get(2),
+    fn log(&self) -> Vec<Logged> {
+        let rows = self.rows(
+            "select run::text, lane, holder::text, concurrency, paused_at
+             from onward.log_changes order by no",
+        );
+        let logged = |row: &tokio_postgres::Row| match row.get::<_, Option<i32>>(3) {
+            Some(concurrency) => Logged::SetUp {
+                concurrency: usize::try_from(concurrency).unwrap(),
+                paused: row.get::<_, Option<i64>>(4).is_some(),
+            },
+            None => {
+                Logged::Change(Change { run: row.get(0), lane: row.get(1), holder: row.get(2) })
+            }
         };
-        rows.iter().map(change).collect()
+        rows.iter().map(logged).collect()
     }
 
     fn grants(&self) -> Vec<i64> {

@@ -1,9 +1,11 @@
 //! The same for many items.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
-use onward::{Ctx, Failure, Onward, Workflow};
+use onward::{Ctx, Failure, Onward, RunState, Workflow};
 
 use crate::stores::on_each_store;
 
@@ -62,6 +64,98 @@ async fn ten_thousand_steps_execute_a_few_at_a_time() {
     assert_eq!(run.result().await.unwrap(), 49_995_000);
     assert!(seen.load(Ordering::SeqCst) <= 50);
     worker.shutdown().await.unwrap();
+}
+
+/// How many futures there are, and the most there were at a time.
+#[derive(Clone, Default)]
+struct Count {
+    alive: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+/// A future that is counted for as long as it is kept.
+struct Counted<F> {
+    future: Pin<Box<F>>,
+    count: Count,
+}
+
+impl Count {
+    fn of<F: Future>(&self, future: F) -> Counted<F> {
+        let alive = self.alive.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(alive, Ordering::SeqCst);
+        Counted { future: Box::pin(future), count: self.clone() }
+    }
+}
+
+impl<F: Future> Future for Counted<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.get_mut().future.as_mut().poll(cx)
+    }
+}
+
+impl<F> Drop for Counted<F> {
+    fn drop(&mut self) {
+        self.count.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Ten thousand children: never more than the limit of them have not ended, and never more futures
+/// than that are kept, however often the parent is parked and replayed.
+async fn ten_thousand_children(onward: Onward) {
+    const LIMIT: usize = 100;
+    const CHILDREN: u64 = 10_000;
+    let count = Count::default();
+    let counted = count.clone();
+    let parent = move |ctx: Ctx, children: u64| {
+        let counted = counted.clone();
+        async move {
+            let each = |number: u64| counted.of(ctx.start(SQUARE, &number).result());
+            let all: Vec<u64> = ctx.all(0..children, LIMIT, each).await?;
+            assert!(all.iter().zip(0..).all(|(square, number)| *square == number * number));
+            // The sum and not the list: an output is bounded.
+            Ok(vec![all.len() as u64, all.iter().sum()])
+        }
+    };
+    let worker = onward.worker().serve(SQUARE, square).serve(SQUARES, parent).concurrency(200);
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(SQUARES, &CHILDREN).await.unwrap();
+    let watching = async {
+        let mut most = 0;
+        loop {
+            let stats = onward.stats().await.unwrap();
+            let alive = [RunState::Queued, RunState::Running, RunState::Waiting];
+            let live: u64 = alive.iter().filter_map(|state| stats.runs.get(state)).sum();
+            // The parent is one of them.
+            most = most.max(live.saturating_sub(1));
+            assert!(most <= LIMIT as u64, "{:?}", stats.runs);
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let result = tokio::select! {
+        result = run.result() => result.unwrap(),
+        never = watching => never,
+    };
+    assert_eq!(result, [CHILDREN, (0..CHILDREN).map(|number| number * number).sum()]);
+    assert!(count.most.load(Ordering::SeqCst) <= LIMIT, "{:?}", count.most);
+    assert_eq!(count.alive.load(Ordering::SeqCst), 0);
+    worker.shutdown().await.unwrap();
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_children_are_alive_a_few_at_a_time_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("onward.db").display());
+    ten_thousand_children(Onward::open(&url).await.unwrap()).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_children_are_alive_a_few_at_a_time_on_postgres() {
+    let schema = crate::database::Schema::new();
+    ten_thousand_children(Onward::open(&schema.url()).await.unwrap()).await;
 }
 
 const PICKY: Workflow<bool, Vec<String>> = Workflow::named("picky");

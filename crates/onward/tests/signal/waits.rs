@@ -1,8 +1,11 @@
 //! Waiting for signals.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use onward::{Code, Ctx, Entry, Failure, Onward, RunState, Worker, Workflow};
+use onward::store::MemoryStore;
+use onward::{Clock, Code, Ctx, Entry, Failure, Onward, RunState, TestClock, Worker, Workflow};
 
 use crate::stores::{on_each_store, until_state};
 
@@ -220,4 +223,77 @@ async fn a_callback_expires() {
     let late = onward.resolve(&token, &1).await.unwrap_err();
     assert_eq!(late.code(), Code::CallbackExpired);
     worker.shutdown().await.unwrap();
+}
+
+/// However often a run is woken and replayed, by whichever process, the time of its wait counts from when
+/// it first waited.
+#[tokio::test]
+async fn a_time_limit_is_the_same_in_every_replay() {
+    const WITHIN: Workflow<(), Option<u32>> = Workflow::named("within");
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let clock = TestClock::new();
+    let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+    let serve = async || {
+        let within = async |ctx: Ctx, ()| ctx.signal::<u32>("never").timeout(HOUR).await;
+        let onward = Onward::with_store(store.clone());
+        let worker = onward.worker().serve(WITHIN, within).linger(Duration::ZERO);
+        (onward.clone(), worker.start().await.unwrap())
+    };
+    let (onward, mut worker) = serve().await;
+    let run = onward.start(WITHIN, &()).await.unwrap();
+    let due = Some(clock.now() + HOUR);
+    for attempt in 1..=3 {
+        let waits = async || {
+            let run = run.status().await.unwrap();
+            run.state == RunState::Waiting && run.attempt == attempt
+        };
+        while !waits().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(run.status().await.unwrap().due_at, due, "in attempt {attempt}");
+        worker.shutdown().await.unwrap();
+        clock.advance(HOUR / 4);
+        run.signal("other", &1).await.unwrap();
+        worker = serve().await.1;
+    }
+    clock.advance(HOUR / 4);
+    assert_eq!(run.result().await.unwrap(), None);
+    worker.shutdown().await.unwrap();
+}
+
+/// The time of a wait is not begun anew by a crash or by a retry: what ran out has run out, and what came
+/// in time is not waited for again.
+#[tokio::test]
+async fn a_time_limit_holds_over_a_retry() {
+    const ASK: Workflow<(), Vec<Option<u32>>> = Workflow::named("ask within");
+    on_each_store(async |onward| {
+        let mended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&mended);
+        let day = Duration::from_secs(24 * 60 * 60);
+        let ask = move |ctx: Ctx, ()| {
+            let flag = Arc::clone(&flag);
+            async move {
+                let late = ctx.signal::<u32>("late").timeout(Duration::from_millis(1)).await?;
+                let early = ctx.signal::<u32>("early").timeout(day).await?;
+                ctx.step("use", async |_| match flag.load(Ordering::SeqCst) {
+                    true => Ok(()),
+                    false => Err(Failure::fatal("not yet")),
+                })
+                .await?;
+                Ok(vec![late, early])
+            }
+        };
+        let worker = onward.worker().serve(ASK, ask).linger(Duration::ZERO).start().await.unwrap();
+        let run = onward.start(ASK, &()).await.unwrap();
+        run.signal("early", &7).await.unwrap();
+        assert_eq!(run.ended().await.unwrap().state, RunState::Failed);
+        mended.store(true, Ordering::SeqCst);
+        run.retry().await.unwrap();
+        assert_eq!(run.result().await.unwrap(), [None, Some(7)]);
+        let history = run.history().await.unwrap();
+        let limits = history.iter().filter(|record| record.step.starts_with("$timeout/"));
+        assert_eq!(limits.count(), 1, "only the one that ran out: {history:?}");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }

@@ -79,3 +79,42 @@ async fn a_cancel_reaches_children_and_theirs_before_the_next_sweep() {
     })
     .await;
 }
+
+/// A detached child goes on when its parent is cancelled, and ends as it would have.
+#[tokio::test]
+async fn a_detached_child_goes_on_when_its_parent_is_cancelled() {
+    on_each_store(|onward: Onward| async move {
+        let child = async |ctx: Ctx, ()| ctx.signal::<u32>("go").await;
+        let worker = onward.worker().linger(Duration::ZERO).serve(CHILD, child);
+        let worker = worker.serve(PARENT, async |ctx: Ctx, ()| {
+            let alone = ctx.start(CHILD, &()).detached();
+            let beside = ctx.start(CHILD, &());
+            let (alone, beside) = tokio::join!(alone.result(), beside.result());
+            Ok::<_, Failure>(alone? + beside?)
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(PARENT, &()).await.unwrap();
+        let filter = Filter { workflow: Some("child".to_owned()), ..Filter::default() };
+        let query = Query { filter, ..Query::default() };
+        let mut children = Vec::new();
+        while children.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            children = onward.list(query.clone()).await.unwrap().runs;
+        }
+        let is_detached = |run: &onward::Run| run.parent.as_ref().unwrap().detached;
+        let (alone, beside) = match is_detached(&children[0]) {
+            true => (onward.run(children[0].id), onward.run(children[1].id)),
+            false => (onward.run(children[1].id), onward.run(children[0].id)),
+        };
+        until_state(&alone, RunState::Waiting).await;
+        run.cancel().await.unwrap();
+        assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+        assert_eq!(beside.ended().await.unwrap().state, RunState::Cancelled);
+        let found = alone.status().await.unwrap();
+        assert_eq!((found.state, found.cancel_at), (RunState::Waiting, None));
+        alone.signal("go", &7).await.unwrap();
+        assert_eq!(alone.of_type::<u32>().result().await.unwrap(), 7);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}

@@ -49,6 +49,13 @@ async fn a_fork_does_not_do_again_what_is_recorded_before_its_step() {
         assert_eq!((found.forked_from, found.key.as_deref()), (Some(run.id()), Some("dearer")));
         assert_eq!(run.status().await.unwrap().output.unwrap().as_str(), "330");
 
+        let (found, was_there) = run.fork("add").input(&20).key("dearer").forked().await.unwrap();
+        assert_eq!((found.id(), was_there), (dearer.id(), true), "it was made before");
+        for other in [run.fork("add").input(&30), run.fork("add"), run.fork("ask").input(&20)] {
+            let refused = other.key("dearer").forked().await.unwrap_err();
+            assert_eq!((refused.code(), refused.run()), (Code::KeyTaken, Some(dearer.id())));
+        }
+
         // From before its child and its signal it does both again.
         let again = run.fork("$child/part").await.unwrap();
         again.signal("word", &170).await.unwrap();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use onward::{Code, Ctx, Failure, Filter, Onward, RunState, Workflow};
 
 use crate::stores::on_each_store;
@@ -86,6 +88,87 @@ async fn failed_runs_are_retried_by_a_filter() {
         worker.shutdown().await.unwrap();
     })
     .await;
+}
+
+/// What ends, or is asked to end, between the look and the change is passed over with why, and is no
+/// failure: nothing is wrong with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_that_end_meanwhile_are_passed_over() {
+    on_each_store(|onward: Onward| async move {
+        for verb in ["pause", "resume", "cancel"] {
+            let run = onward.start(OTHER, &1).await.unwrap();
+            if verb == "resume" {
+                run.pause().await.unwrap();
+            }
+            let steered = steered_while(&onward, verb, move |ends| {
+                if ends.id == run.id() {
+                    at_once(run.cancel()).unwrap();
+                }
+                ends.id == run.id()
+            });
+            let steered = steered.await;
+            assert_eq!(steered.failed, 0, "{verb}: {steered:?}");
+            // Who wants to cancel a run that was cancelled meanwhile has what it wants.
+            if verb != "cancel" {
+                assert_eq!(steered.skipped, [("run_finished", 1)].into(), "{verb}");
+            }
+        }
+    })
+    .await;
+}
+
+async fn steered_while(
+    onward: &Onward,
+    verb: &str,
+    only: impl Fn(&onward::Run) -> bool + Send + Sync + 'static,
+) -> onward::Steered {
+    let matching = onward.matching(all_of("other")).only(only);
+    let steered = match verb {
+        "pause" => matching.pause(),
+        "resume" => matching.resume(),
+        _ => matching.cancel(),
+    };
+    steered.await.unwrap()
+}
+
+/// A run that its holder is about to end is passed over as one that has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_that_are_asked_to_end_meanwhile_are_passed_over() {
+    on_each_store(|onward: Onward| async move {
+        let (held, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begun, let_go) = (Arc::clone(&held), Arc::clone(&release));
+        let worker = onward.worker().serve(OTHER, move |ctx: Ctx, n: u64| {
+            let (begun, let_go) = (Arc::clone(&begun), Arc::clone(&let_go));
+            async move {
+                let hold = ctx.step("hold", async |_| {
+                    begun.notify_one();
+                    let_go.notified().await;
+                    Ok::<_, Failure>(n)
+                });
+                hold.await
+            }
+        });
+        let worker = worker.cancel_grace(Duration::from_secs(60)).start().await.unwrap();
+        let run = onward.start(OTHER, &1).await.unwrap();
+        held.notified().await;
+        let asked = run.clone();
+        let steered = steered_while(&onward, "pause", move |_| {
+            at_once(asked.cancel()).unwrap();
+            true
+        });
+        let steered = steered.await;
+        assert_eq!((steered.done, steered.failed), (0, 0), "{steered:?}");
+        assert_eq!(steered.skipped, [("run_finished", 1)].into());
+        release.notify_one();
+        run.ended().await.unwrap();
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+/// Waits where nothing can be awaited.
+fn at_once<T>(work: impl Future<Output = T>) -> T {
+    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(work))
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn a_failed_run_is_undone_in_reverse() {
         assert_eq!(steps_of(&run).await[4..], steps);
         let undoing = undoing(&run).await;
         assert_eq!(undoing.undone, ["charge#2", "charge", "reserve"]);
-        assert_eq!((undoing.left.len(), undoing.outcome), (0, RunState::Failed));
+        assert_eq!((undoing.left.len(), undoing.outcome), (0, Some(RunState::Failed)));
         worker.shutdown().await.unwrap();
     })
     .await;

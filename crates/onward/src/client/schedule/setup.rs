@@ -49,6 +49,7 @@ pub struct ScheduleSetup {
     overlap: Overlap,
     catch_up: CatchUp,
     queue: String,
+    lane: Option<String>,
     priority: i32,
     timeout: Option<Duration>,
     tags: BTreeMap<String, String>,
@@ -63,6 +64,7 @@ impl ScheduleSetup {
             overlap: Overlap::default(),
             catch_up: CatchUp::default(),
             queue: QUEUE_DEFAULT.to_owned(),
+            lane: None,
             priority: 0,
             timeout: None,
             tags: BTreeMap::new(),
@@ -105,6 +107,12 @@ impl ScheduleSetup {
         self
     }
 
+    /// The lane of their queue that the runs are in; none unless set.
+    pub fn lane(mut self, lane: impl Into<String>) -> Self {
+        self.lane = Some(lane.into());
+        self
+    }
+
     /// The priority of the runs: higher is claimed first; 0 unless set.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
@@ -134,6 +142,7 @@ impl ScheduleSetup {
         check_name("schedule", &self.handle.name)?;
         let options = StartOptions {
             queue: self.queue.clone(),
+            lane: self.lane.clone(),
             tags: self.tags.clone(),
             ..StartOptions::default()
         };
@@ -195,6 +204,7 @@ impl ScheduleStart {
             workflow,
             input,
             queue: setup.queue.clone(),
+            lane: setup.lane.clone(),
             priority: setup.priority,
             timeout_ms: setup.timeout.map(millis),
             tags: setup.tags.clone(),

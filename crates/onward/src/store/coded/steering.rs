@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use super::pass::{Opening, Sealing};
 use super::{CodedStore, refused, visit};
 use crate::limits::PAGE_ROWS_MAX;
+use crate::store::steer::forks_at;
 use crate::store::{
-    Answer, Error, Fork, Lease, LogPage, Note, Notebook, Pause, Rewritten, Steer, Which,
+    Answer, Conflict, Error, Fork, Lease, LogPage, Note, Notebook, Pause, Rewritten, Steer, Which,
 };
 use crate::{Entry, Run, RunId};
 
@@ -23,10 +24,15 @@ impl CodedStore {
     }
 
     /// Forks a run. Each payload is bound to its run, so they are opened and sealed for the fork; what
-    /// is recorded does not change, so that it may be read before.
+    /// is recorded does not change, so that it may be read before. A fork that is there is not made
+    /// again, so a repeat opens nothing; the store inside has the last word on that, and on the key.
     async fn fork_sealed(&self, mut fork: Fork) -> Result<Run, Error> {
         let steer = self.inner_steer()?;
+        if let Some(there) = self.inner.get(Which::Id(fork.id)).await? {
+            return Ok(self.open_run(there));
+        }
         let source = self.inner.get(Which::Id(fork.run)).await?.ok_or(Error::NotFound)?;
+        self.check_key(&fork, &source).await?;
         let mut opening = Opening::of_run(&self.coding, &source);
         let mut sealing = Sealing::new(&self.coding);
         let mut input = match fork.input.clone() {
@@ -42,7 +48,18 @@ impl CodedStore {
         Ok(self.open_run(steer.fork(fork).await?))
     }
 
-    /// What the records of the forked run say, as it is stored for the fork.
+    /// Refuses a fork whose key is in use before anything is opened for it.
+    async fn check_key(&self, fork: &Fork, source: &Run) -> Result<(), Error> {
+        let Some(key) = &fork.key else { return Ok(()) };
+        let (workflow, key) = (source.workflow.clone(), key.key.clone());
+        match self.inner.get(Which::Key { workflow, key }).await? {
+            Some(holder) => Err(Error::Conflict(Conflict::KeyTaken { run: holder.id })),
+            None => Ok(()),
+        }
+    }
+
+    /// What the records before the fork's step say, as it is stored for the fork. Those that come after
+    /// are not opened: the fork does without them, and one that cannot be read must not refuse it.
     async fn entries_for(
         &self,
         fork: &Fork,
@@ -53,11 +70,15 @@ impl CodedStore {
         loop {
             let page = self.inner.history(fork.run, after, PAGE_ROWS_MAX).await?;
             for mut record in page.records {
+                if forks_at(&record, &fork.step) {
+                    return Ok(entries);
+                }
                 after = Some(record.seq);
                 visit::record(fork.run, &mut record, opening);
                 visit::record(fork.id, &mut record, sealing);
                 entries.insert(record.seq, record.entry);
             }
+            // Without a record of the step there is nothing to fork, which the store inside says.
             if !page.more {
                 return Ok(entries);
             }

@@ -245,6 +245,7 @@ pub(super) fn whole_run(whole: &mut WholeRun, visit: &mut dyn Visit) {
         // Its fingerprint stays as it is stored: from it nothing can be told.
         hold: _,
         suppressed: _,
+        cascades: _,
     } = whole;
     let id = run.id;
     self::run(run, visit);
@@ -314,6 +315,7 @@ pub(super) fn put_schedule(put: &mut PutSchedule, visit: &mut dyn Visit) {
         spec: _,
         workflow: _,
         queue: _,
+        lane: _,
         priority: _,
         timeout_ms: _,
         tags: _,
@@ -331,6 +333,7 @@ pub(super) fn schedule(schedule: &mut Schedule, visit: &mut dyn Visit) {
         spec: _,
         workflow: _,
         queue: _,
+        lane: _,
         priority: _,
         timeout_ms: _,
         tags: _,

@@ -6,11 +6,11 @@
 
 use super::LossyStore;
 use crate::store::{
-    Answer, Audit, AuditPage, Delete, DueSchedules, Duplicates, Error, Fire, Fired, Fork, Import,
-    ImportQueue, ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage, NewAudit,
-    Note, Notebook, Pause, Portable, PutQueue, PutSchedule, QueueImported, QueuePage, Queues,
-    Resume, ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey, StepKeyPage,
-    TakeKey, Waiter, WholeRun,
+    Answer, Audit, AuditPage, AuditRow, Delete, DueSchedules, Duplicates, Error, Fire, Fired, Fork,
+    Import, ImportQueue, ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage,
+    NewAudit, Note, Notebook, Pause, Portable, PutQueue, PutSchedule, QueueImported, QueuePage,
+    Queues, Resume, ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey,
+    StepKeyPage, TakeKey, Waiter, WholeRun,
 };
 use crate::{AuditId, Queue, QueueUse, Run, RunId, Schedule};
 
@@ -262,6 +262,10 @@ impl Audit for LossyStore {
 
     fn end_audit(&self, id: AuditId, outcome: String, detail: Option<String>) -> Answer<'_, ()> {
         self.write(|| self.on_audit(|inner| inner.end_audit(id, outcome, detail)))
+    }
+
+    fn import_audits(&self, rows: Vec<AuditRow>) -> Answer<'_, u64> {
+        self.write(|| self.on_audit(|inner| inner.import_audits(rows)))
     }
 
     fn audits(&self, before: Option<AuditId>, limit: usize) -> Answer<'_, AuditPage> {

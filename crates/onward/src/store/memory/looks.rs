@@ -143,6 +143,16 @@ impl Audit for MemoryStore {
         })
     }
 
+    fn import_audits(&self, rows: Vec<AuditRow>) -> Answer<'_, u64> {
+        self.transact_quietly(|state, _| {
+            let before = state.audit.len();
+            for row in rows {
+                state.audit.entry(row.id).or_insert(row);
+            }
+            Ok((state.audit.len() - before) as u64)
+        })
+    }
+
     fn audits(&self, before: Option<AuditId>, limit: usize) -> Answer<'_, AuditPage> {
         self.read(|state| {
             let limit = limit.clamp(1, PAGE_ROWS_MAX);

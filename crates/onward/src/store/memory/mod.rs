@@ -45,6 +45,7 @@ struct State {
     workers: BTreeMap<WorkerId, WorkerRow>,
     /// By workflow and key.
     keys: HashMap<(String, String), KeyRow>,
+    gathered: start::Gathered,
     step_keys: step_key::StepKeys,
     schedules: BTreeMap<String, crate::Schedule>,
     queues: BTreeMap<String, limited::Limited>,

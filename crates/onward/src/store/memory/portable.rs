@@ -53,6 +53,7 @@ impl State {
             suppressed: row.duplicates.iter().cloned().collect(),
             signals: row.signals.clone(),
             log: row.log.clone(),
+            cascades: row.cascades,
         }
     }
 
@@ -67,13 +68,16 @@ impl State {
 
     pub(super) fn add_whole(&mut self, whole: WholeRun) {
         let key = whole.held_key().map(|(workflow, key)| (workflow.to_owned(), key.to_owned()));
-        let WholeRun { run, records, attempts, failed_step, hold, suppressed, signals, log } =
-            whole;
+        let WholeRun { run, records, attempts, failed_step, hold, .. } = whole;
+        let WholeRun { suppressed, signals, log, cascades, .. } = whole;
         if let (Some(key), Some(KeyHold { fingerprint, expires_at })) = (key, hold) {
             self.keys.insert(key, KeyRow { run: run.id, fingerprint, expires_at });
         }
-        let duplicates = suppressed.into();
-        let row = Row { records, attempts, failed_step, duplicates, signals, log, ..Row::of(run) };
+        for (start, duplicate) in &suppressed {
+            self.gathered.entry(*start).or_insert((run.id, run.created_at, duplicate.at));
+        }
+        let row = Row { records, attempts, failed_step, ..Row::of(run) };
+        let row = Row { duplicates: suppressed.into(), signals, log, cascades, ..row };
         self.runs.insert(row.run.id, row);
     }
 }

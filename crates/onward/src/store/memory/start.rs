@@ -4,8 +4,11 @@
 //! use means; `rules` does.
 
 use super::*;
-use crate::limits::DUPLICATES_KEPT_MAX;
+use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
 use crate::store::rules::KeyMet;
+
+/// The gathered starts that met a run: which, when it was made, and when they met it.
+pub(super) type Gathered = BTreeMap<RunId, (RunId, Timestamp, Timestamp)>;
 
 pub(super) fn start(state: &mut State, new: NewRun, now: Timestamp) -> Result<Started, Error> {
     if let Some(row) = state.runs.get(&new.id) {
@@ -13,6 +16,13 @@ pub(super) fn start(state: &mut State, new: NewRun, now: Timestamp) -> Result<St
     }
     if let Some(parent) = &new.parent {
         settle::fenced(state, parent.lease)?;
+    }
+    let gathered = new.key.as_ref().is_some_and(|key| key.gather.is_some());
+    let note = state.gathered.get(&new.id).filter(|_| gathered);
+    let is_there =
+        |run, made_at| state.runs.get(run).is_some_and(|it| it.run.created_at == made_at);
+    if let Some((run, made_at, _)) = note.filter(|(run, made_at, _)| is_there(run, *made_at)) {
+        return Ok(gather::met_before(*run, *made_at));
     }
     let holder = new.key.as_ref().and_then(|key| {
         state.live_key(new.workflow.clone(), key.key.clone(), now).map(|row| row.run)
@@ -45,12 +55,15 @@ fn meet_key(
         .live_key(new.workflow.clone(), key.key.clone(), now)
         .is_some_and(|row| row.fingerprint == key.fingerprint);
     let row = state.row(holder)?;
-    let again = row.duplicates.iter().any(|(start, _)| *start == new.id);
     let met = match key.gather {
-        Some(gather) => gather.met(&row.run, again, now),
+        Some(gather) => gather.met(&row.run, now),
         None => rules::key_met(key.on_conflict, same_input, &row.run),
     };
     let answer = met.answer(&row.run, new.id, now);
+    if key.gather.is_some() && met != KeyMet::Fresh {
+        let created_at = row.run.created_at;
+        note_gathered(state, new.id, (holder, created_at, now));
+    }
     match met {
         KeyMet::Fresh => return Ok(insert(state, new, None, now)),
         KeyMet::Later => put_off(state, new, holder, same_input, now)?,
@@ -62,6 +75,15 @@ fn meet_key(
         }
     }
     answer
+}
+
+/// Notes which run a gathered start met, and forgets a few notes that are too old to be asked for.
+fn note_gathered(state: &mut State, start: RunId, note: (RunId, Timestamp, Timestamp)) {
+    let over = gather::over(note.2);
+    let old = state.gathered.iter().filter(|(_, (_, _, at))| *at <= over);
+    let old: Vec<_> = old.map(|(start, _)| *start).take(GATHERED_PURGE_BATCH).collect();
+    state.gathered.retain(|start, _| !old.contains(start));
+    state.gathered.insert(start, note);
 }
 
 /// Gives the run that has the key the input of a later start, and puts it off.

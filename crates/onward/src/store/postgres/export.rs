@@ -72,6 +72,10 @@ pub(super) async fn wholes(
         let (id, line) = notebook::of_run(&found)?;
         wholes.entry(id).and_modify(|whole| whole.log.push(line));
     }
+    for found in rows(tx, include_str!("sql/export_cascades.sql"), ids).await? {
+        let id = run_id(found.try_get(0).map_err(Fault::data)?);
+        wholes.entry(id).and_modify(|whole| whole.cascades = true);
+    }
     for whole in wholes.values_mut() {
         if let Some((attempt, trace)) = Trace::of_end(&whole.run) {
             whole.attempts.entry(attempt).or_insert(trace);
@@ -95,6 +99,7 @@ fn bare(row: Row) -> WholeRun {
         suppressed: Vec::new(),
         signals: Vec::new(),
         log: Vec::new(),
+        cascades: false,
     }
 }
 

@@ -68,6 +68,9 @@ pub(super) async fn add(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
     add_signals(tx, new).await?;
     let log = new.iter().flat_map(|whole| whole.log.iter().map(|line| (whole.run.id, line)));
     add_log(tx, &log.collect::<Vec<_>>()).await?;
+    let cascading = new.iter().filter(|whole| whole.cascades).map(|whole| run_uuid(whole.run.id));
+    let cascading = vec![column(cascading, Type::UUID_ARRAY)];
+    insert(tx, include_str!("sql/import_cascades.sql"), cascading).await?;
     add_keys(tx, new).await
 }
 
@@ -281,6 +284,14 @@ async fn add_suppressed(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         column(rows().map(|(_, (_, it))| it.same_input), Type::BOOL_ARRAY),
     ];
     insert(tx, include_str!("sql/import_duplicates.sql"), columns).await?;
+    let rows = || new.iter().flat_map(|it| it.suppressed.iter().map(|kept| (&it.run, kept)));
+    let columns = vec![
+        column(rows().map(|(_, (start, _))| run_uuid(*start)), Type::UUID_ARRAY),
+        column(rows().map(|(run, _)| run_uuid(run.id)), Type::UUID_ARRAY),
+        column(rows().map(|(run, _)| run.created_at.as_millis()), Type::INT8_ARRAY),
+        column(rows().map(|(_, (_, it))| it.at.as_millis()), Type::INT8_ARRAY),
+    ];
+    insert(tx, include_str!("sql/import_gathered.sql"), columns).await?;
     Ok(())
 }
 

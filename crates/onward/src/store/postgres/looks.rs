@@ -144,6 +144,10 @@ impl Audit for PostgresStore {
         })
     }
 
+    fn import_audits(&self, rows: Vec<AuditRow>) -> Answer<'_, u64> {
+        self.home.answer(import_audits(Arc::clone(&self.shared), rows))
+    }
+
     fn audits(&self, before: Option<AuditId>, most: usize) -> Answer<'_, AuditPage> {
         self.home.answer(audits(Arc::clone(&self.shared), before, most))
     }
@@ -169,6 +173,29 @@ async fn add_audit(shared: Arc<Shared>, new: NewAudit) -> Result<(), Fault> {
     ];
     session.rows(include_str!("sql/audit_add.sql"), &params).await?;
     Ok(())
+}
+
+async fn import_audits(shared: Arc<Shared>, rows: Vec<AuditRow>) -> Result<u64, Fault> {
+    let all = || rows.iter();
+    let id: Vec<_> = all().map(|row| uuid(row.id)).collect();
+    let at: Vec<_> = all().map(|row| row.at.as_millis()).collect();
+    let text = |of: fn(&AuditRow) -> &str| all().map(of).collect::<Vec<_>>();
+    let (who, role) = (text(|row| &row.who), text(|row| &row.role));
+    let (action, target) = (text(|row| &row.action), text(|row| &row.target));
+    let detail: Vec<_> = all().map(|row| row.detail.as_deref()).collect();
+    let outcome: Vec<_> = all().map(|row| row.outcome.as_deref()).collect();
+    let params: [Param<'_>; 8] = [
+        (&id, Type::UUID_ARRAY),
+        (&at, Type::INT8_ARRAY),
+        (&who, Type::TEXT_ARRAY),
+        (&role, Type::TEXT_ARRAY),
+        (&action, Type::TEXT_ARRAY),
+        (&target, Type::TEXT_ARRAY),
+        (&detail, Type::TEXT_ARRAY),
+        (&outcome, Type::TEXT_ARRAY),
+    ];
+    let sql = include_str!("sql/audit_import.sql");
+    Ok(Session::open(&shared).await?.rows(sql, &params).await?.len() as u64)
 }
 
 async fn audits(

@@ -25,6 +25,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006_claims.sql"),
     include_str!("migrations/0007_queues.sql"),
     include_str!("migrations/0008_audit.sql"),
+    include_str!("migrations/0009_laneless.sql"),
+    include_str!("migrations/0010_gathered.sql"),
+    include_str!("migrations/0011_schedule_lanes.sql"),
 ];
 
 /// The store's functions, written anew with every migration.

@@ -16,8 +16,7 @@ use super::row::{Columns, limit, small, worker_id};
 use super::tx::{Param, Session, Tx};
 use super::{PostgresStore, Shared};
 use crate::limits::{
-    LANELESS_LOOK_MAX, LANES_LOOK_MAX, LANES_LOOK_PAUSE, PAGE_ROWS_MAX, QUEUES_MAX,
-    SUSPECTS_LOOK_MAX,
+    LANES_LOOK_MAX, LANES_LOOK_PAUSE, PAGE_ROWS_MAX, QUEUES_MAX, SUSPECTS_LOOK_MAX,
 };
 use crate::store::limited::rate_end;
 use crate::store::queues::{self, Change};
@@ -27,8 +26,8 @@ use crate::store::{
 use crate::{Clock as _, Queue, QueueCounts, QueueLimits, QueueUse, Rate, Timestamp};
 
 // The functions that claim from limited queues are written for these numbers.
-const _: () = assert!(LANES_LOOK_MAX == 1_000 && LANELESS_LOOK_MAX == 100);
-const _: () = assert!(SUSPECTS_LOOK_MAX == 100 && LANES_LOOK_PAUSE.as_millis() == 100);
+const _: () = assert!(LANES_LOOK_MAX == 1_000 && SUSPECTS_LOOK_MAX == 100);
+const _: () = assert!(LANES_LOOK_PAUSE.as_millis() == 100);
 
 const ALL: &str = include_str!("sql/queue.sql");
 const BY_NAME: &str = concat!(include_str!("sql/queue.sql"), include_str!("sql/queue_by_name.sql"));

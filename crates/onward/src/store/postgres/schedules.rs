@@ -292,7 +292,7 @@ impl<'a> Written<'a> {
     }
 
     /// In the order of `schedule.sql`.
-    fn each(&self) -> [Param<'_>; 18] {
+    fn each(&self) -> [Param<'_>; 19] {
         [
             (&self.schedule.name, Type::TEXT),
             (&self.spec, Type::TEXT),
@@ -312,6 +312,7 @@ impl<'a> Written<'a> {
             (&self.latest_at, Type::INT8),
             (&self.latest_workflow, Type::TEXT),
             (&self.latest_key, Type::TEXT),
+            (&self.schedule.lane, Type::TEXT),
         ]
     }
 }
@@ -336,6 +337,7 @@ fn schedule(row: &PgRow) -> Result<Schedule, Fault> {
         paused_at: columns.time_or_none()?,
         next_at: columns.time_or_none()?,
         latest: latest(&mut columns)?,
+        lane: columns.take()?,
     })
 }
 

@@ -33,6 +33,15 @@ CREATE INDEX duplicates_other ON onward.duplicates USING btree (no) WHERE (NOT s
 CREATE UNIQUE INDEX duplicates_pkey ON onward.duplicates USING btree (no);
 CREATE UNIQUE INDEX duplicates_run_start_key ON onward.duplicates USING btree (run, start);
 
+table gathered (
+    start uuid not null,
+    run uuid not null,
+    created_at bigint not null,
+    at bigint not null
+);
+CREATE INDEX gathered_at ON onward.gathered USING btree (at);
+CREATE UNIQUE INDEX gathered_pkey ON onward.gathered USING btree (start);
+
 table grants (
     queue text collate "C" not null,
     at bigint not null,
@@ -149,6 +158,7 @@ CREATE INDEX runs_duplicated ON onward.runs USING btree (duplicates, id) WHERE (
 CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
 CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
+CREATE INDEX runs_laneless ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (lane IS NULL) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_lanes ON onward.runs USING btree (queue, workflow, lane, ((started_at IS NULL)), priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (lane IS NOT NULL) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_late ON onward.runs USING btree (deadline_at, id) WHERE ((stuck_builds IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
 CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
@@ -180,7 +190,8 @@ table schedules (
     next_at bigint,
     latest_at bigint,
     latest_workflow text,
-    latest_key text
+    latest_key text,
+    lane text collate "C"
 );
 CREATE INDEX schedules_due ON onward.schedules USING btree (next_at) WHERE ((paused_at IS NULL) AND (next_at IS NOT NULL));
 CREATE UNIQUE INDEX schedules_pkey ON onward.schedules USING btree (name);
@@ -305,7 +316,7 @@ function claim_in_turn(p_queue text, p_workflows text[], p_lanes text[], p_free 
 
 function claim_kept(p_build text) returns text[];
 
-function claim_laneless(p_queue text, p_workflows text[], p_looks integer, p_limit integer) returns TABLE(id uuid, priority integer, due_at bigint);
+function claim_laneless(p_queue text, p_workflows text[], p_limit integer) returns TABLE(id uuid, priority integer, due_at bigint);
 
 function claim_lanes(p_queue text, p_workflows text[], p_per_lane integer, p_last text, p_limit integer, p_looks integer) returns TABLE(lanes text[], free integer[], cut_at text);
 

@@ -6,10 +6,10 @@
 use tokio_postgres::types::Type;
 
 use super::fault::{AGAIN_MAX, Fault};
-use super::row::{Row, json_text, run_id, run_uuid, small, worker_uuid};
+use super::row::{Row, json_text, limit, run_id, run_uuid, small, worker_uuid};
 use super::tx::{Param, Tx};
 use super::{cancel, queues};
-use crate::limits::DUPLICATES_KEPT_MAX;
+use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
 use crate::store::gather;
 use crate::store::rules::{self, KeyMet};
 use crate::store::{Conflict, Error, NewKey, NewParent, NewRun, Started, StartedHow};
@@ -24,7 +24,16 @@ pub(super) async fn start(tx: &mut Tx, new: &NewRun) -> Result<Started, Fault> {
     let Some(key) = &new.key else {
         return insert(tx, new, None).await;
     };
+    if let Some(started) = met_before(tx, new, key).await? {
+        return Ok(started);
+    }
     let (mut holder, taken) = hold_key(tx, new, key).await?;
+    // The same start may have been under way until it let go of the key.
+    if !matches!(taken, Taken::Mine)
+        && let Some(started) = met_before(tx, new, key).await?
+    {
+        return Ok(started);
+    }
     match (&mut holder, taken) {
         (Some(holder), Taken::By { same_input }) => {
             meet_key(tx, new, key, holder, same_input).await
@@ -157,15 +166,13 @@ async fn meet_key(
     same_input: bool,
 ) -> Result<Started, Fault> {
     let met = match key.gather {
-        Some(gather) => {
-            let params: [Param<'_>; 2] =
-                [(&run_uuid(holder.run.id), Type::UUID), (&run_uuid(new.id), Type::UUID)];
-            let again = tx.exists(include_str!("sql/start_duplicate_there.sql"), &params).await?;
-            gather.met(&holder.run, again, tx.now)
-        }
+        Some(gather) => gather.met(&holder.run, tx.now),
         None => rules::key_met(key.on_conflict, same_input, &holder.run),
     };
     let answer = met.answer(&holder.run, new.id, tx.now);
+    if key.gather.is_some() && met != KeyMet::Fresh {
+        note_gathered(tx, new, &holder.run).await?;
+    }
     match met {
         KeyMet::Replace => replace(tx, new, key, holder).await?,
         KeyMet::Retry => cancel::retry_row(tx, holder).await?,
@@ -179,6 +186,36 @@ async fn meet_key(
         }
     }
     Ok(answer?)
+}
+
+/// What a gathered start that is made again is told, if it made a run or met one before.
+async fn met_before(tx: &Tx, new: &NewRun, key: &NewKey) -> Result<Option<Started>, Fault> {
+    if key.gather.is_none() {
+        return Ok(None);
+    }
+    let start: [Param<'_>; 1] = [(&run_uuid(new.id), Type::UUID)];
+    match tx.first(include_str!("sql/start_gathered.sql"), &start).await? {
+        Some(row) => {
+            let run = run_id(row.try_get(0).map_err(Fault::data)?);
+            let created_at = row.try_get(1).map_err(Fault::data)?;
+            Ok(Some(gather::met_before(run, Timestamp::from_millis(created_at))))
+        }
+        None => started_before(tx, new).await,
+    }
+}
+
+/// Notes which run a gathered start met, and forgets a few notes that are too old to be asked for.
+async fn note_gathered(tx: &Tx, new: &NewRun, met: &Run) -> Result<(), Fault> {
+    let params: [Param<'_>; 6] = [
+        (&run_uuid(new.id), Type::UUID),
+        (&run_uuid(met.id), Type::UUID),
+        (&met.created_at.as_millis(), Type::INT8),
+        (&tx.now.as_millis(), Type::INT8),
+        (&gather::over(tx.now).as_millis(), Type::INT8),
+        (&limit(GATHERED_PURGE_BATCH), Type::INT8),
+    ];
+    tx.rows(include_str!("sql/start_gather.sql"), &params).await?;
+    Ok(())
 }
 
 /// Gives the run that has the key the input of a later start, and puts it off.

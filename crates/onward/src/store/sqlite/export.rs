@@ -70,7 +70,9 @@ pub(super) fn whole(conn: &Connection, row: Row) -> Result<WholeRun, Fault> {
     };
     let signals = if run.signals > 0 { signal::all(conn, no, 0)? } else { Vec::new() };
     let log = if run.notes.log_lines > 0 { notebook::all(conn, no, 0)? } else { Vec::new() };
-    Ok(WholeRun { run, records, attempts, failed_step, hold, suppressed, signals, log })
+    let cascades = row::first(conn, include_str!("sql/export_cascades.sql"), [no], |_| Ok(()))?;
+    let cascades = cascades.is_some();
+    Ok(WholeRun { run, records, attempts, failed_step, hold, suppressed, signals, log, cascades })
 }
 
 fn attempts(conn: &Connection, no: i64) -> Result<BTreeMap<u32, Trace>, Fault> {

@@ -82,11 +82,18 @@ pub(super) fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         let at = duplicate.at.as_millis();
         let params = params![no, run_blob(*start), at, duplicate.caller, duplicate.same_input];
         tx.execute(include_str!("sql/start_duplicate.sql"), params)?;
+        // So that one whose answer was lost is known here too, if it was gathered.
+        let made_at = run.created_at.as_millis();
+        let params = params![run_blob(*start), run_blob(run.id), made_at, at];
+        tx.execute(include_str!("sql/import_gathered.sql"), params)?;
     }
     if let (Some((workflow, key)), Some(hold)) = (whole.held_key(), hold) {
         let expires_at = hold.expires_at.map(Timestamp::as_millis);
         let params = params![workflow, key, no, hold.fingerprint.0, expires_at];
         tx.execute(include_str!("sql/start_key.sql"), params)?;
+    }
+    if whole.cascades {
+        tx.execute(include_str!("sql/cascade_mark.sql"), [no])?;
     }
     tx.changed(run.id);
     tx.work();

@@ -10,7 +10,6 @@ use super::fault::Fault;
 use super::row::{self, worker_blob};
 use super::tx::Tx;
 use crate::Timestamp;
-use crate::limits::LANELESS_LOOK_MAX;
 use crate::store::limited::{Choice, Granted, Limited, Site, choose as choose_one};
 use crate::store::{Claim, ClaimMode, Claimed};
 
@@ -43,8 +42,7 @@ impl Seen<'_, '_> {
     fn laneless(&self, limit: usize) -> Result<Vec<Chosen>, Fault> {
         let mut found = Vec::new();
         for workflow in self.open.workflows() {
-            let look = row::limit(LANELESS_LOOK_MAX);
-            let params = params![self.queue, workflow, look, row::limit(limit)];
+            let params = params![self.queue, workflow, row::limit(limit)];
             let sql = include_str!("sql/claim_laneless.sql");
             found.append(&mut row::all(self.tx.conn, sql, params, Candidate::read)?);
         }

@@ -123,6 +123,19 @@ impl Audit for SqliteStore {
         })
     }
 
+    fn import_audits(&self, rows: Vec<AuditRow>) -> Answer<'_, u64> {
+        self.small(move |tx| {
+            let mut new = 0;
+            for row in &rows {
+                let AuditRow { id, at, who, role, action, target, detail, outcome } = row;
+                let at = at.as_millis();
+                let params = params![blob(*id), at, who, role, action, target, detail, outcome];
+                new += tx.execute(include_str!("sql/audit_import.sql"), params)? as u64;
+            }
+            Ok(new)
+        })
+    }
+
     fn audits(&self, before: Option<AuditId>, most: usize) -> Answer<'_, AuditPage> {
         self.readers.look(move |conn| {
             let most = most.clamp(1, PAGE_ROWS_MAX);

@@ -229,6 +229,7 @@ fn write<T>(
         latest.map(|latest| latest.at.as_millis()),
         latest.map(|latest| &latest.workflow),
         latest.map(|latest| &latest.key),
+        schedule.lane,
     ])
 }
 
@@ -252,6 +253,7 @@ fn schedule(row: &rusqlite::Row<'_>) -> Result<Schedule, Fault> {
         paused_at: columns.time_or_none()?,
         next_at: columns.time_or_none()?,
         latest: latest(&mut columns)?,
+        lane: columns.take()?,
     })
 }
 

@@ -31,6 +31,15 @@ CREATE INDEX onward_duplicates_run on onward_duplicates (run);
 CREATE INDEX onward_duplicates_other on onward_duplicates (no)
 where same_input = 0;
 
+CREATE TABLE onward_gathered (
+    start blob primary key,
+    run blob not null,
+    created_at integer not null,
+    at integer not null
+) strict, without rowid;
+
+CREATE INDEX onward_gathered_at on onward_gathered (at);
+
 CREATE TABLE onward_grants (
     queue text not null,
     at integer not null,
@@ -196,6 +205,10 @@ where state = 'queued' and lane is not null and crashes < 3 and paused_at is nul
 CREATE INDEX onward_runs_duplicated on onward_runs (duplicates, id)
 where duplicates > 0;
 
+CREATE INDEX onward_runs_laneless on onward_runs (queue, workflow, lane, priority desc, due_at, id)
+where state = 'queued' and lane is null and crashes < 3 and paused_at is null
+    and (stuck_builds is null or cancel_at is not null);
+
 CREATE TABLE onward_schedules (
     name text primary key,
     spec text not null,
@@ -215,7 +228,7 @@ CREATE TABLE onward_schedules (
     latest_at integer,
     latest_workflow text,
     latest_key text
-) strict;
+, lane text) strict;
 
 CREATE INDEX onward_schedules_due on onward_schedules (next_at)
 where paused_at is null and next_at is not null;

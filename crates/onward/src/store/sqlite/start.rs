@@ -11,7 +11,7 @@ use super::queues;
 use super::record;
 use super::row::{self, Row, json_text, run_blob, waits_columns, worker_blob};
 use super::tx::Tx;
-use crate::limits::DUPLICATES_KEPT_MAX;
+use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
 use crate::store::gather;
 use crate::store::rules::{self, KeyMet};
 use crate::store::{Conflict, Error, NewKey, NewRun, Started, StartedHow};
@@ -42,6 +42,11 @@ pub(super) fn start_one(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Fault>
     let Some(key) = &new.key else {
         return insert(tx, new, None);
     };
+    if key.gather.is_some()
+        && let Some(started) = met_before(tx, new)?
+    {
+        return Ok(started);
+    }
     let sql = include_str!("sql/start_key_holder.sql");
     let params = params![new.workflow, key.key, tx.now.as_millis()];
     let holder = row::first(tx.conn, sql, params, |row| {
@@ -88,14 +93,13 @@ fn meet_key(
     same_input: bool,
 ) -> Result<Started, Fault> {
     let met = match key.gather {
-        Some(gather) => {
-            let params = params![holder.no, run_blob(new.id)];
-            let again = tx.exists(include_str!("sql/start_duplicate_there.sql"), params)?;
-            gather.met(&holder.run, again, tx.now)
-        }
+        Some(gather) => gather.met(&holder.run, tx.now),
         None => rules::key_met(key.on_conflict, same_input, &holder.run),
     };
     let answer = met.answer(&holder.run, new.id, tx.now);
+    if key.gather.is_some() && met != KeyMet::Fresh {
+        note_gathered(tx, new, &holder.run)?;
+    }
     match met {
         KeyMet::Replace => replace(tx, new, holder)?,
         KeyMet::Retry => cancel::retry_row(tx, holder)?,
@@ -106,6 +110,24 @@ fn meet_key(
         }
     }
     Ok(answer?)
+}
+
+/// What a gathered start that is made again is told, if it met a run before.
+fn met_before(tx: &Tx<'_>, new: &NewRun) -> Result<Option<Started>, Fault> {
+    row::first(tx.conn, include_str!("sql/start_gathered.sql"), [run_blob(new.id)], |row| {
+        let created_at = Timestamp::from_millis(row.get(1)?);
+        Ok(gather::met_before(row::run_id(row.get(0)?), created_at))
+    })
+}
+
+/// Notes which run a gathered start met, and forgets a few notes that are too old to be asked for.
+fn note_gathered(tx: &Tx<'_>, new: &NewRun, met: &Run) -> Result<(), Fault> {
+    let over = params![gather::over(tx.now).as_millis(), row::limit(GATHERED_PURGE_BATCH)];
+    tx.execute(include_str!("sql/start_gathered_over.sql"), over)?;
+    let (start, run) = (run_blob(new.id), run_blob(met.id));
+    let params = params![start, run, met.created_at.as_millis(), tx.now.as_millis()];
+    tx.execute(include_str!("sql/start_gather.sql"), params)?;
+    Ok(())
 }
 
 /// Gives the run that has the key the input of a later start, and puts it off.

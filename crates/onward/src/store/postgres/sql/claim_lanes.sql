@@ -64,7 +64,7 @@ begin
         order by a.place
     loop
         if v_after = '' and v_upto is not distinct from p_last then
-            perform 1 from onward.claim_laneless(p_queue, p_workflows, 100, 1);
+            perform 1 from onward.claim_laneless(p_queue, p_workflows, 1);
             if found then
                 lanes := lanes || ''::text;
                 free := free || p_limit;
@@ -101,25 +101,23 @@ begin
 end
 $$;
 
--- Ordinary queued runs without a lane, in the order of claims. Looks no further than at so many.
+-- Ordinary queued runs without a lane, in the order of claims.
 create or replace function onward.claim_laneless(
     p_queue text,
     p_workflows text[],
-    p_looks integer,
     p_limit integer
 ) returns table (id uuid, priority integer, due_at bigint)
 language sql stable as $$
     select n.id, n.priority, n.due_at
     from unnest(p_workflows) f cross join lateral (
-        select r.id, r.priority, r.due_at, r.lane
+        select r.id, r.priority, r.due_at
         from onward.runs r
-        where r.state = 'queued' and r.crashes < 3 and r.paused_at is null
+        where r.state = 'queued' and r.lane is null and r.crashes < 3 and r.paused_at is null
             and (r.stuck_builds is null or r.cancel_at is not null)
             and r.queue = p_queue and r.workflow = f
         order by r.priority desc, r.due_at, r.id
-        limit p_looks
+        limit p_limit
     ) n
-    where n.lane is null
     order by n.priority desc, n.due_at, n.id
     limit p_limit
 $$;
@@ -167,7 +165,7 @@ begin
                     ) r
                     union all
                     select s.id, true, s.priority, s.due_at
-                    from onward.claim_laneless(p_queue, p_workflows, 100, v_share) s
+                    from onward.claim_laneless(p_queue, p_workflows, v_share) s
                     where l.lane = ''
                 ) q
                 order by q.fresh, q.priority desc, q.due_at, q.id

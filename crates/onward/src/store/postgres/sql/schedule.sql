@@ -17,5 +17,6 @@ select
     next_at,
     latest_at,
     latest_workflow,
-    latest_key
+    latest_key,
+    lane
 from onward.schedules

@@ -17,5 +17,6 @@ set
     next_at = $15,
     latest_at = $16,
     latest_workflow = $17,
-    latest_key = $18
+    latest_key = $18,
+    lane = $19
 where name = $1
