@@ -27,7 +27,8 @@
 //!
 //! One run, followed once: [`Onward::start`] → [`store`] → [`Worker`] claims → the driver polls
 //! the workflow function → [`Ctx::step`] → the store records → the driver settles →
-//! [`RunHandle::result`]. The modules are declared in that order.
+//! [`RunHandle::result`]. The modules are declared in three groups: those that a run goes through, the
+//! store, and what both are made of.
 
 mod client;
 mod ctx;

@@ -54,7 +54,7 @@ pub fn document() -> Value {
 fn described(endpoint: &Endpoint, params: &Value) -> Value {
     let mut parameters: Vec<Value> = names(endpoint.path).map(in_path).collect();
     parameters.extend(endpoint.params.iter().map(|name| in_query(name, &params[name])));
-    if ["start_run", "send_signal"].contains(&endpoint.name) {
+    if ["start_run", "send_signal", "begin_operation"].contains(&endpoint.name) {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
