@@ -162,7 +162,8 @@ impl<O> RunHandle<O> {
     /// too, and its new end is waited for.
     ///
     /// # Errors
-    /// `run_not_failed`, `run_not_found`, or that the store does not answer.
+    /// `run_not_failed`, `run_undone` when it has turned back, `run_not_found`, or that the store does
+    /// not answer.
     pub async fn retry(&self) -> Result<(), Error> {
         super::steer::retry(&self.client, self.id).await
     }
@@ -183,10 +184,9 @@ impl<O> RunHandle<O> {
     /// ```
     ///
     /// # Errors
-    /// `run_not_ended`, `not_supported`, or that the store does not answer.
+    /// `run_not_ended`, `verb_unsupported`, or that the store does not answer.
     pub async fn delete(&self) -> Result<bool, Error> {
-        let deletes = self.client.store.deletes().ok_or_else(|| Error::new(Code::NotSupported))?;
-        Ok(deletes.delete_run(self.id).await?)
+        super::steer::delete(&self.client, self.id).await
     }
 
     /// Sends the run a signal, which its function gets from [`Ctx::signal`](crate::Ctx::signal).
