@@ -93,7 +93,6 @@ pub use step_key::{KeyStage, KeysHarness};
 #[macro_export]
 macro_rules! conformance_suite {
     ($harness:ty) => {
-        $crate::conformance_steering! { $harness }
         $crate::conformance_cases! {
             $harness =>
             start {
@@ -465,6 +464,7 @@ macro_rules! conformance_suite {
             }
         }
         $crate::queue_conformance_suite!($harness);
+        $crate::steering_conformance_suite!($harness);
         $crate::look_conformance_suite!($harness);
     };
 }

@@ -5,6 +5,7 @@
 //! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
 //! `rules` hold those that must be taken inside a transaction), and calls nobody.
 
+mod around;
 pub(crate) mod audit;
 mod coded;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
