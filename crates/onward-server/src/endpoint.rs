@@ -99,13 +99,14 @@ const RUNS: &[&str] = &[
     "queue",
     "key",
     "tag",
+    "parent",
     "created_from",
     "created_before",
     "cursor",
     "limit",
 ];
 const EXPORT: &[&str] =
-    &["state", "workflow", "queue", "key", "tag", "created_from", "created_before"];
+    &["state", "workflow", "queue", "key", "tag", "parent", "created_from", "created_before"];
 
 /// The endpoint of this method and path.
 pub(crate) fn find(method: &str, path: &str) -> Option<&'static Endpoint> {

@@ -78,6 +78,7 @@ impl Chosen {
             queue: it.queue,
             key: it.key,
             tags: it.tags,
+            ..Filter::default()
             created_from: it.created_from,
             created_before: it.created_before,
         }

@@ -91,7 +91,7 @@ pub use store::{
     SchedulePage, Stats, StepKey, StepKeyPage, WorkerInfo,
 };
 pub use test_clock::TestClock;
-pub use why::{Why, why};
+pub use why::{Around, Why, why};
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::Workflow;
 

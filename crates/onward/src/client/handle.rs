@@ -15,7 +15,7 @@ use super::signal::SendSignal;
 use crate::ending::{Ending, EndingWaiter};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Topic, Which};
-use crate::why::{Why, why};
+use crate::why::{Around, Why, why};
 use crate::{Code, Error, Json, Record, Run, RunId, RunState};
 
 /// A run, to wait for, look at and steer.
@@ -220,7 +220,10 @@ impl<O> RunHandle<O> {
             Some(queues) => queues.queue_use(run.queue.clone(), run.lane.clone()).await?,
             None => None,
         };
-        Ok(why(&run, &stats.workers, used.as_ref(), store.clock().now()))
+        let holder = super::step_key::holder(&self.client.keys, &run).await;
+        let around =
+            Around { workers: &stats.workers, used: used.as_ref(), holder: holder.as_ref() };
+        Ok(why(&run, around, store.clock().now()))
     }
 
     /// Waits until the run has ended and gives it as it stands then. A run that goes on as

@@ -330,6 +330,7 @@ impl Shared {
             queues: self.queues.clone(),
             workflows: self.workflows.clone(),
             lease_ms: crate::clock::millis(self.lease),
+            concurrency: u32::try_from(self.concurrency).unwrap_or(u32::MAX),
         };
         let (id, asked) = (worker.id, Instant::now());
         let crew = Crew::new(self.concurrency);

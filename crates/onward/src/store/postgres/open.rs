@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006_claims.sql"),
     include_str!("migrations/0007_queues.sql"),
     include_str!("migrations/0008_audit.sql"),
+    include_str!("migrations/0012_places.sql"),
 ];
 
 /// The store's functions, written anew with every migration.

@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_steering.sql"),
     include_str!("migrations/0006_queues.sql"),
     include_str!("migrations/0007_audit.sql"),
+    include_str!("migrations/0011_places.sql"),
 ];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table
