@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler;
-use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Redirect, Response};
 use axum::routing::{MethodFilter, on};
 use axum::{Router, middleware};
 use onward::{Code, Onward};
@@ -16,10 +16,11 @@ use tokio::sync::watch;
 use crate::api::*;
 use crate::app::App;
 use crate::endpoint;
-use crate::guard::{self, Guard, dressed};
+use crate::guard::{self, Guard, KEPT_IF_SAME, dressed};
 use crate::limits::BODY_BYTES_MAX;
 use crate::options::Options;
-use crate::problem::Problem;
+use crate::problem::{self, Problem};
+use crate::request::Mount;
 use crate::{dashboard, metrics, openapi, probe, stream};
 
 /// The API and the dashboard, to be mounted under any path of an axum application.
@@ -79,7 +80,7 @@ pub(crate) fn of_app(app: App) -> Router {
         .fallback_service(files.fallback(nothing).with_state(app))
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::map_response(dress))
+        .layer(middleware::from_fn(dress))
 }
 
 /// What is being put together.
@@ -195,6 +196,8 @@ async fn nothing(request: Request) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
     Problem::new(Code::NoSuchPath, format!("there is nothing to {method} at {path}"))
 }
+    routes.get("/api/v1/codes", codes::list);
+    routes.get("/api/v1/codes/{code}", codes::show);
 
 /// The answer where there is something for another method.
 async fn other_method(request: Request) -> Problem {
@@ -203,9 +206,9 @@ async fn other_method(request: Request) -> Problem {
     Problem::new(Code::NoSuchPath, text).allowing(methods)
 }
 
-/// What no guard saw, as a method that a path does not have.
-async fn dress(response: Response) -> Response {
-    dressed(response.into_response(), true)
+/// Writes out what was refused, and dresses what no guard saw, as a method that a path does not have.
+async fn dress(mount: Mount, request: Request, next: Next) -> Response {
+    dressed(problem::written(next.run(request).await, &mount.0), KEPT_IF_SAME)
 }
 
 #[cfg(test)]
