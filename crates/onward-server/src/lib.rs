@@ -23,6 +23,7 @@
 mod answer;
 mod api;
 mod app;
+mod connection;
 mod dashboard;
 mod endpoint;
 mod guard;

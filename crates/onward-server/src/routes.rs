@@ -11,6 +11,7 @@ use axum::response::{Redirect, Response};
 use axum::routing::{MethodFilter, on};
 use axum::{Router, middleware};
 use onward::{Code, Onward};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::api::*;
@@ -35,10 +36,18 @@ use crate::{dashboard, metrics, openapi, probe, stream};
 /// let app: axum::Router = axum::Router::new().nest("/onward", onward_server::router(onward, options));
 /// # let _ = app; Ok(()) }
 /// ```
+///
+/// Unless it is read-only it also executes changes of many runs: from when it is made, or, made outside
+/// a runtime, from the first of them that it is asked for.
 pub fn router(onward: Onward, options: Options) -> Router {
     // Streams of a router that is mounted end with their connections.
     let (_, closing) = watch::channel(false);
-    of_app(App::new(onward, options, closing))
+    let app = App::new(onward, options, closing);
+    if let Ok(runtime) = Handle::try_current() {
+        let app = app.clone();
+        runtime.spawn(async move { app.operate().await });
+    }
+    of_app(app)
 }
 
 /// The same at this path, for [`Router::merge`]: with a slash at its end, too, which a nested router
@@ -187,6 +196,8 @@ fn beside(routes: &mut Routes) {
     routes.get("/readyz", probe::ready);
     routes.get("/metrics", metrics::show);
     routes.get("/openapi.json", openapi::show);
+    routes.get("/api/v1/codes", codes::list);
+    routes.get("/api/v1/codes/{code}", codes::show);
     routes.post("/api/v1/session", session::begin);
     routes.add("delete", "/api/v1/session", session::end);
 }
@@ -196,8 +207,6 @@ async fn nothing(request: Request) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
     Problem::new(Code::NoSuchPath, format!("there is nothing to {method} at {path}"))
 }
-    routes.get("/api/v1/codes", codes::list);
-    routes.get("/api/v1/codes/{code}", codes::show);
 
 /// The answer where there is something for another method.
 async fn other_method(request: Request) -> Problem {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 
@@ -83,6 +83,12 @@ async fn a_key_that_is_to_be_refused_is_taken() {
     stage.stop().await;
 }
 
+/// Whether so many starts came to this.
+fn counted(metrics: &str, outcome: &str, number: u64) -> bool {
+    let row = format!("onward_idempotency_requests_total{{outcome=\"{outcome}\"}} {number}");
+    metrics.lines().any(|line| line == row)
+}
+
 #[tokio::test]
 async fn a_start_can_wait_for_the_end() {
     let stage = Stage::open().await.working().await;
@@ -92,6 +98,8 @@ async fn a_start_can_wait_for_the_end() {
     let again = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
     assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(again.json()["run"]["output"], 42);
+    let metrics = stage.get("/metrics").await.text;
+    assert!(counted(&metrics, "replayed", 1) && !metrics.contains("in_flight"), "{metrics}");
     stage.stop().await;
 }
 
@@ -104,6 +112,8 @@ async fn a_wait_without_a_worker_ends_with_the_run_as_it_stands() {
     let again = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
     assert_eq!((again.status, again.code().as_str()), (409, "run_in_flight"));
     assert_eq!(again.header("retry-after"), Some("1"));
+    let metrics = stage.get("/metrics").await.text;
+    assert!(counted(&metrics, "in_flight", 1) && !metrics.contains("replayed"), "{metrics}");
     let far = stage.post(&format!("{RUNS}?wait_ms=30001"), json!({})).await;
     assert_eq!((far.status, far.code().as_str()), (400, "invalid_request"));
     stage.stop().await;

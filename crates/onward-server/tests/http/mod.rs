@@ -1,0 +1,16 @@
+//! What is tried on each store, over a server on a port of its own.
+
+mod codes;
+mod dashboard;
+mod keys;
+mod mounted;
+mod operations;
+mod queues;
+mod runs;
+mod schedules;
+mod schema;
+mod security;
+mod stage;
+mod start;
+mod stream;
+mod sweep;
