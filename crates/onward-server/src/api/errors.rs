@@ -1,4 +1,6 @@
 //! `/errors`: failures of the newest failed runs, by what they have in common.
+//!
+//! Owns: what makes two failures the same kind. Never looks at more runs than its sample.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,6 @@
 //! `/stats`: counts of runs, the workers, and the last hour by the minute.
+//!
+//! Owns: the answer for the overview. Never counts more often than once a second.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! `/workers`: who serves the store.
+//!
+//! Owns: the rows about workers. Never judges who is gone; the store does.
 
 use axum::extract::State;
 
