@@ -58,6 +58,7 @@ async fn text(app: &App) -> Result<String, Problem> {
     for (queue, number) in &stats.queued {
         page.row(&[("queue", queue)], *number);
     }
+    late(app, &mut page).await?;
     page.metric("onward_workers", "gauge", "Workers that are up, by build.");
     let mut builds: BTreeMap<&str, u64> = BTreeMap::new();
     for worker in &stats.workers {
@@ -72,6 +73,22 @@ async fn text(app: &App) -> Result<String, Problem> {
     page.row(&[], app.changes.open() as u64);
     counted(&mut page, &app.counts);
     Ok(page.text)
+}
+
+/// How late each queue is, of the first thousand that have queued runs.
+async fn late(app: &App, page: &mut Page) -> Result<(), Problem> {
+    let help = "How long the queued run that waits longest has been due, by queue.";
+    page.metric("onward_queue_oldest_due_seconds", "gauge", help);
+    if app.store().queues().is_none() {
+        return Ok(());
+    }
+    let now = app.now();
+    for counts in app.onward.queues(None).await?.queues {
+        if let Some(due) = counts.oldest_due_at {
+            page.row(&[("queue", &counts.queue.name)], now.since(due).as_secs());
+        }
+    }
+    Ok(())
 }
 
 fn counted(page: &mut Page, counts: &Counts) {

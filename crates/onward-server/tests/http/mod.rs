@@ -5,6 +5,7 @@ mod dashboard;
 mod keys;
 mod mounted;
 mod operations;
+mod ops;
 mod queues;
 mod runs;
 mod schedules;
