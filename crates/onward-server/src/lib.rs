@@ -40,6 +40,7 @@ mod routes;
 mod serve;
 mod stream;
 mod token;
+mod trace;
 
 pub use openapi::document as openapi;
 pub use options::{Access, Caller, Options, Payload, PayloadPlace, Role};

@@ -35,6 +35,7 @@ mod ctx;
 mod driver;
 mod ending;
 mod keyed;
+mod trace;
 mod upkeep;
 mod waiting;
 mod watch;

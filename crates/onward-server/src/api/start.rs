@@ -24,6 +24,7 @@ use crate::operation::check_workflow;
 use crate::options::Caller;
 use crate::problem::Problem;
 use crate::request::{At, Body, Mount, Params, idempotency_key, null};
+use crate::trace;
 
 /// The header of an answer that was given before.
 pub(crate) const REPLAYED: (HeaderName, HeaderValue) =
@@ -64,8 +65,12 @@ pub(crate) async fn start(
     Body(new): Body<NewRun>,
 ) -> Answer {
     check_workflow(&workflow)?;
-    let Head { caller, mount, key, wait } = head;
-    let started = start_of(&app, workflow, new, key.as_deref())?.caller(caller).started().await;
+    let Head { caller, mount, key, wait, traceparent } = head;
+    let mut start = start_of(&app, workflow, new, key.as_deref())?.caller(caller);
+    if let Some(traceparent) = traceparent {
+        start = start.traceparent(&traceparent);
+    }
+    let started = start.started().await;
     let (handle, how) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -105,6 +110,8 @@ pub(crate) struct Head {
     mount: Mount,
     key: Option<String>,
     wait: Option<Duration>,
+    /// The trace that the caller is in.
+    traceparent: Option<String>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Head {
@@ -118,7 +125,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Head {
             Some(from) => format!("http {who} {from}"),
             None => format!("http {who}"),
         };
-        Ok(Self { caller, mount, key: idempotency_key(&parts.headers)?, wait: wait(&params)? })
+        let key = idempotency_key(&parts.headers)?;
+        let traceparent = trace::parent(&parts.headers).map(str::to_owned);
+        Ok(Self { caller, mount, key, wait: wait(&params)?, traceparent })
     }
 }
 

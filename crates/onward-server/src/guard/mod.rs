@@ -18,6 +18,7 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use onward::Code;
+use tracing::Instrument;
 
 pub(crate) use audit::Detail;
 pub(crate) use who::{COOKIE, session_secret};
@@ -27,6 +28,7 @@ use crate::endpoint::Endpoint;
 use crate::options::{Caller, Role};
 use crate::problem::Problem;
 use crate::request::Params;
+use crate::trace;
 
 /// What the guard of one endpoint knows.
 #[derive(Clone)]
@@ -50,10 +52,12 @@ impl std::fmt::Display for Peer {
 
 /// Checks a request, hands it to its handler, and dresses the answer.
 pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let response = match pass(&guard, request, next).await {
+    let span = trace::of_request(guard.endpoint, request.headers());
+    let response = match pass(&guard, request, next).instrument(span.clone()).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     };
+    trace::answered(&span, response.status());
     guard.app.counts.answered(guard.endpoint.name, response.status());
     dressed(response, if guard.endpoint.is_change() { NEVER_KEPT } else { KEPT_IF_SAME })
 }

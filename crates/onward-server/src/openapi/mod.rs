@@ -62,6 +62,14 @@ fn described(endpoint: &Endpoint, params: &Value) -> Value {
             "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
         }));
     }
+    if endpoint.name == "start_run" {
+        parameters.push(json!({
+            "name": "traceparent",
+            "in": "header",
+            "description": "The trace that the run is in (W3C); a malformed one is passed over.",
+            "schema": { "type": "string" },
+        }));
+    }
     let mut described = json!({
         "operationId": endpoint.name,
         "summary": endpoint.summary,

@@ -62,6 +62,23 @@ async fn the_same_key_with_another_body_is_refused() {
 }
 
 #[tokio::test]
+async fn a_run_is_in_the_trace_of_the_request_that_starts_it() {
+    let stage = Stage::open().await;
+    let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (sent, kept) in [(header, json!(header)), ("nonsense", json!(null))] {
+        let headers = vec![("traceparent", sent)];
+        let asked = Asked { headers, body: Some(json!({ "input": 1 })) };
+        let started = stage.send("POST", RUNS, asked).await;
+        assert_eq!(started.status, 201, "{started:?}");
+        assert_eq!(
+            started.json()["run"]["tags"].get("traceparent").cloned().unwrap_or_default(),
+            kept
+        );
+    }
+    stage.stop().await;
+}
+
+#[tokio::test]
 async fn a_malformed_key_is_refused_and_nothing_is_started() {
     let stage = Stage::open().await;
     for key in ["", "\"open", "a\"b", &"x".repeat(256)] {
