@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward::{
-    Code, Ctx, Failure, Filter, Onward, Query, Retry, RunId, RunState, Timestamp, Worker, Workflow,
+    Code, Ctx, Failure, Filter, Onward, Query, Retry, RunId, RunState, Timestamp, Worker,
+    WorkerInfo, Workflow,
 };
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -34,6 +35,11 @@ pub(crate) fn check_workflow(workflow: &str) -> Result<(), Problem> {
         return Err(Problem::new(Code::Forbidden, text));
     }
     Ok(())
+}
+
+/// The workers that serve something of the user's: a server's own is no sign that anybody is at work.
+pub(crate) fn of_users(workers: &[WorkerInfo]) -> impl Iterator<Item = &WorkerInfo> {
+    workers.iter().filter(|worker| worker.workflows.iter().any(|name| name != OPERATION.name()))
 }
 
 /// What is done to each run.

@@ -258,3 +258,20 @@ async fn the_children_of_a_run_are_listed() {
     worker.shutdown().await.unwrap();
     stage.stop().await;
 }
+
+/// Otherwise nobody would be told that no worker is up.
+#[tokio::test]
+async fn the_worker_of_the_server_itself_is_not_among_the_workers() {
+    let stage = Stage::open().await;
+    assert_eq!(stage.get("/api/v1/workers").await.json()["items"], json!([]));
+    assert_eq!(stage.onward.stats().await.unwrap().workers.len(), 1, "it has one");
+    assert_eq!(stage.get("/api/v1/stats").await.json()["workers"], json!([]));
+    let metrics = stage.get("/metrics").await.text;
+    assert!(!metrics.contains("onward_workers{"), "{metrics}");
+    stage.stop().await;
+    let stage = Stage::open().await.working().await;
+    let workers = stage.get("/api/v1/workers").await.json();
+    let [worker] = &workers["items"].as_array().unwrap()[..] else { panic!("{workers}") };
+    assert_eq!(worker["workflows"], json!(["double"]));
+    stage.stop().await;
+}
