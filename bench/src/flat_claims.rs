@@ -65,6 +65,7 @@ impl<'a> Claiming<'a> {
             queues: vec!["default".to_owned()],
             workflows: vec![ONE_STEP.name().to_owned()],
             lease_ms: 600_000,
+            concurrency: 1,
         };
         onward.store().join(joining).await?;
         onward.start_many(ONE_STEP, 0..CLAIMS_BEFORE + CLAIMS).await?;

@@ -26,6 +26,8 @@ before(async () => {
     "run-data": [`runs/${made.order}?tab=data`, "customer"],
     "run-attempts": [`runs/${made.order}?tab=attempts`, "bank_busy"],
     "run-history": [`runs/${made.order}?tab=history`, "find customer"],
+    "run-log": [`runs/${made.family}?tab=log`, "two children to start"],
+    "run-children": [`runs/${made.family}?tab=children`, "echo"],
     "run-key": [`runs/${made.order}?tab=key`, "with another input"],
     workflows: ["workflows", "nobody-serves-this"],
     workflow: ["workflows/order", "charge card"],

@@ -196,3 +196,27 @@ test("a run is started like another, with an input that was changed", () => at(`
   await page.getByRole("tab", { name: "Input and output" }).click();
   await page.getByText('"grace"').waitFor();
 }));
+
+test("a run's log and its children are shown", () => at(`runs/${made.family}`, {}, async (page) => {
+  await page.getByRole("tab", { name: "Log" }).click();
+  const log = page.getByRole("region", { name: "Log, as a table" });
+  await log.getByText("two children to start").waitFor();
+  await log.getByText("count, try 1").waitFor();
+  await page.getByRole("tab", { name: "Children" }).click();
+  const children = page.getByRole("region", { name: "Children, as a table" });
+  await children.getByRole("link", { name: "echo" }).first().waitFor();
+  assert.equal(await children.getByRole("link", { name: "echo" }).count(), 2);
+  await children.getByRole("link", { name: "echo" }).first().click();
+  await page.getByRole("heading", { name: "echo", level: 1 }).waitFor();
+}));
+
+test("a view is saved, shown again after a reload, and forgotten", () => at("runs?state=failed&workflow=broken", {}, async (page) => {
+  await page.getByRole("button", { name: "Save this view" }).click();
+  await page.getByLabel("Name").fill("what broke");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.goto(`${stage.url}runs`);
+  await page.getByRole("button", { name: "what broke", exact: true }).click();
+  await page.waitForURL(/state=failed&workflow=broken/);
+  await page.getByRole("button", { name: "Forget the view what broke" }).click();
+  await page.getByRole("button", { name: "Save this view" }).waitFor();
+}));

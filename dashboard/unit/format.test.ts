@@ -47,6 +47,7 @@ test("numbers are short and aligned", () => {
 test("messages that differ in numbers and names have one shape", () => {
   const one = shape('order 17: "ada lovelace" has 3 items, id 0189-ab12 refused');
   assert.equal(one, shape('order 4711: "bob" has 12 items, id 77aa-99ff refused'));
+  assert.equal(shape("no order 01890a5d-ac96-774b-8cce-b302099a8057"), shape("no order 01890a5d-ac96-774b-beef-abcdefabcdef"));
   assert.notEqual(shape("connection reset"), shape("connection refused"));
 });
 

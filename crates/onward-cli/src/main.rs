@@ -22,6 +22,8 @@ mod payloads;
 mod problem;
 mod progress;
 mod table;
+#[cfg(feature = "opentelemetry")]
+mod telemetry;
 mod text;
 
 use std::process::ExitCode;
@@ -31,7 +33,7 @@ use crate::args::Args;
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::typed();
-    begin_log(args.global.verbose);
+    let log = begin_log(args.global.verbose);
     let ended = match args.execute().await {
         Ok(exit) => exit,
         Err(problem) => {
@@ -39,12 +41,31 @@ async fn main() -> ExitCode {
             problem.exit()
         }
     };
+    log.end();
     ExitCode::from(ended as u8)
 }
 
+/// What is to be ended with the process.
+struct Log {
+    #[cfg(feature = "opentelemetry")]
+    telemetry: Option<telemetry::Telemetry>,
+}
+
+impl Log {
+    /// Sends what is left of the traces.
+    fn end(self) {
+        #[cfg(feature = "opentelemetry")]
+        if let Some(telemetry) = self.telemetry {
+            telemetry.end();
+        }
+    }
+}
+
 /// Sends the library's log to stderr: warnings, and more with each `-v`.
-fn begin_log(verbose: u8) {
+fn begin_log(verbose: u8) -> Log {
     use tracing_subscriber::filter::LevelFilter;
+    use tracing_subscriber::layer::{Layer, SubscriberExt};
+    use tracing_subscriber::util::SubscriberInitExt;
 
     let level = match verbose {
         0 => LevelFilter::WARN,
@@ -53,11 +74,19 @@ fn begin_log(verbose: u8) {
         _ => LevelFilter::TRACE,
     };
     let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(colour)
-        .init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colour);
+    let registry = tracing_subscriber::registry().with(lines.with_filter(level));
+    #[cfg(feature = "opentelemetry")]
+    {
+        let telemetry = telemetry::Telemetry::begin();
+        registry.with(telemetry.as_ref().map(|telemetry| telemetry.layer())).init();
+        Log { telemetry }
+    }
+    #[cfg(not(feature = "opentelemetry"))]
+    {
+        registry.init();
+        Log {}
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
 //! `onward prune`: deletes runs that ended long ago.
+//!
+//! Owns: the filter and the count that is printed. Never deletes a run that has not ended.
 
 use std::io::Write;
 use std::time::Duration;

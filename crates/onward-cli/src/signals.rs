@@ -1,4 +1,6 @@
 //! `onward signals`: messages to runs.
+//!
+//! Owns: how a signal is sent and a callback answered. Never waits for what comes of it.
 
 use clap::Subcommand;
 use onward::{Json, RunId};

@@ -317,8 +317,9 @@ fn show_says_why_a_run_is_not_running_whose_worker_was_killed() {
     let table = place.onward(&["runs", "show", &held]).stdout;
     assert!(table.contains("The worker that held it is gone, and no live worker"), "{table}");
     let asked = place.onward(&["runs", "cancel", &held]).stderr;
-    let ends =
-        format!("run {held}: It is asked to end, and ends when a worker that serves it is up");
+    let ends = format!(
+        "run {held}: It is asked to end, and ends when a worker takes it up. No live worker serves"
+    );
     assert!(asked.contains(&ends), "{asked}");
     let table = place.onward(&["runs", "show", &queued]).stdout;
     assert!(table.contains("No live worker serves workflow \"index-attachment\""), "{table}");

@@ -202,3 +202,56 @@ fingerprint AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=
     assert!(!body.contains("canary"), "{body}");
     assert_eq!(server.stop("-TERM"), 0);
 }
+
+/// Waits for one request, answers it, and gives all of it.
+#[cfg(feature = "opentelemetry")]
+fn collected(collector: &std::net::TcpListener) -> Vec<u8> {
+    collector.set_nonblocking(true).unwrap();
+    let begun = Instant::now();
+    let mut stream = loop {
+        match collector.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) => assert!(begun.elapsed() < SOON, "nothing was sent"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let (mut all, mut some) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut some).unwrap();
+        all.extend_from_slice(&some[..read]);
+        let text = String::from_utf8_lossy(&all).to_lowercase();
+        let Some((head, _)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.split_once("content-length: ").unwrap().1;
+        let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+        if read == 0 || all.len() >= head.len() + 4 + length {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            return all;
+        }
+    }
+}
+
+#[cfg(feature = "opentelemetry")]
+#[test]
+fn spans_are_sent_to_the_collector_that_is_named() {
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let mut command = serve(&place, &[]);
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.local_addr().unwrap()));
+    command.env("NO_PROXY", "127.0.0.1");
+    let server = Server::start(command);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let head = format!("GET /api/v1/meta HTTP/1.1\r\ntraceparent: 00-{trace}-b7ad6b7169203331-01");
+    assert_eq!(server.ask(&head).0, 200);
+    let received = std::thread::spawn(move || collected(&collector));
+    assert_eq!(server.stop("-TERM"), 0);
+    let sent = received.join().unwrap();
+    let holds = |part: &[u8]| sent.windows(part.len()).any(|window| window == part);
+    assert!(sent.starts_with(b"POST /v1/traces"), "{}", String::from_utf8_lossy(&sent));
+    assert!(holds(b"GET /api/v1/meta") && holds(b"onward"), "{}", String::from_utf8_lossy(&sent));
+    let id: Vec<u8> =
+        (0..16).map(|at| u8::from_str_radix(&trace[2 * at..2 * at + 2], 16).unwrap()).collect();
+    assert!(holds(&id), "it is in the trace of its caller");
+}

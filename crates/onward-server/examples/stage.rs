@@ -20,6 +20,7 @@ const ORDER: Workflow<Json, String> = Workflow::named("order");
 const APPROVAL: Workflow<Json, bool> = Workflow::named("approval");
 const BROKEN: Workflow<Json, String> = Workflow::named("broken");
 const SLEEPY: Workflow<Json, String> = Workflow::named("sleepy");
+const FAMILY: Workflow<Json, usize> = Workflow::named("family");
 const FAN_OUT: Workflow<u32, usize> = Workflow::named("fan-out");
 
 /// Steps of a fan-out that are under way at once.
@@ -70,6 +71,7 @@ async fn work(onward: Onward) -> Result<(), Box<dyn Error>> {
         .serve(APPROVAL, approval)
         .serve(BROKEN, broken)
         .serve(SLEEPY, sleepy)
+        .serve(FAMILY, family)
         .serve(FAN_OUT, fan_out)
         .start()
         .await?;
@@ -119,6 +121,21 @@ async fn broken(ctx: Ctx, _: Json) -> Result<String, Failure> {
 async fn sleepy(ctx: Ctx, _: Json) -> Result<String, Failure> {
     ctx.sleep(Duration::from_secs(60 * 60)).await;
     Ok("awake".to_owned())
+}
+
+/// Lines in its log, of the function and of a step, and two children.
+async fn family(ctx: Ctx, _: Json) -> Result<usize, Failure> {
+    ctx.log("two children to start");
+    let children = ctx
+        .step("count", async |step| {
+            step.log("there are two");
+            Ok::<_, Failure>(2)
+        })
+        .await?;
+    for number in 0..children {
+        ctx.start(ECHO, &Json::of(&number)?).result().await?;
+    }
+    Ok(children)
 }
 
 async fn fan_out(ctx: Ctx, count: u32) -> Result<usize, Failure> {

@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, watch};
 use crate::guard::rate::Rates;
 use crate::limits::{STATS_KEPT, WRONG_TOKENS_BURST, WRONG_TOKENS_PER_SECOND};
 use crate::metrics::Counts;
+use crate::operation::Operator;
 use crate::options::Options;
 use crate::problem::Problem;
 use crate::stream::Changes;
@@ -28,6 +29,7 @@ pub(crate) struct Inner {
     /// Says when the server is asked to stop.
     pub(crate) closing: watch::Receiver<bool>,
     stats: Mutex<Option<(Instant, Arc<Stats>)>>,
+    operator: Operator,
 }
 
 /// The server, as its handlers see it.
@@ -46,6 +48,7 @@ impl App {
             changes: Changes::new(),
             closing,
             stats: Mutex::default(),
+            operator: Operator::default(),
         }))
     }
 
@@ -55,6 +58,18 @@ impl App {
         if closing.wait_for(|closing| *closing).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Executes changes of many runs from here on, if it may change anything.
+    pub(crate) async fn operate(&self) {
+        if !self.options.read_only {
+            self.operator.begin(&self.onward).await;
+        }
+    }
+
+    /// Leaves changes of many runs to others.
+    pub(crate) async fn rest(&self) {
+        self.operator.end().await;
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

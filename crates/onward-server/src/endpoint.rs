@@ -99,13 +99,14 @@ const RUNS: &[&str] = &[
     "queue",
     "key",
     "tag",
+    "parent",
     "created_from",
     "created_before",
     "cursor",
     "limit",
 ];
 const EXPORT: &[&str] =
-    &["state", "workflow", "queue", "key", "tag", "created_from", "created_before"];
+    &["state", "workflow", "queue", "key", "tag", "parent", "created_from", "created_before"];
 
 /// The endpoint of this method and path.
 pub(crate) fn find(method: &str, path: &str) -> Option<&'static Endpoint> {
@@ -135,6 +136,12 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         .kind("text/plain")
         .gives(&[(200, "Text")]),
     get("/openapi.json", "openapi", "This document").role(None).gives(&[(200, "Object")]),
+    get("/api/v1/codes", "list_codes", "Every code that a refusal or a failure can have")
+        .role(None)
+        .gives(&[(200, "Codes")]),
+    get("/api/v1/codes/{code}", "show_code", "What a code means: the type of a problem leads here")
+        .role(None)
+        .gives(&[(200, "Code")]),
     get("/metrics", "metrics", "Counts for Prometheus").kind("text/plain").gives(&[(200, "Text")]),
     post("/api/v1/session", "begin_session", "Logs the dashboard in: sets its cookie")
         .role(None)

@@ -23,6 +23,7 @@
 mod answer;
 mod api;
 mod app;
+mod connection;
 mod dashboard;
 mod endpoint;
 mod guard;
@@ -39,6 +40,7 @@ mod routes;
 mod serve;
 mod stream;
 mod token;
+mod trace;
 
 pub use openapi::document as openapi;
 pub use options::{Access, Caller, Options, Payload, PayloadPlace, Role};

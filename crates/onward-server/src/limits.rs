@@ -98,6 +98,14 @@ pub const SESSION_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 /// Tokens that one server knows: each is compared with every token that comes.
 pub const TOKENS_MAX: usize = 1_000;
 
+/// Connections that are open at once: each is a task and a file of the process. Others wait to be
+/// accepted.
+pub const CONNECTIONS_MAX: usize = 1_000;
+
+/// How long a client may take to send the head of a request, from the end of the one before: slow
+/// networks need a second, and whoever sends a byte now and then holds a connection no longer than this.
+pub const HEAD_MAX: Duration = Duration::from_secs(30);
+
 /// How long a server that is asked to stop lets requests finish: less than the 30 s that
 /// Kubernetes waits before it kills.
 pub const DRAIN_MAX: Duration = Duration::from_secs(25);

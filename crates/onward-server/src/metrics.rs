@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use onward::RunState;
 
 use crate::app::App;
+use crate::operation::of_users;
 use crate::problem::Problem;
 
 /// Counts of this process since it began.
@@ -58,20 +59,41 @@ async fn text(app: &App) -> Result<String, Problem> {
     for (queue, number) in &stats.queued {
         page.row(&[("queue", queue)], *number);
     }
-    page.metric("onward_workers", "gauge", "Workers that are up, by build.");
+    late(app, &mut page).await?;
+    page.metric(
+        "onward_workers",
+        "gauge",
+        "Workers that are up and are not a server's own, by build.",
+    );
     let mut builds: BTreeMap<&str, u64> = BTreeMap::new();
-    for worker in &stats.workers {
+    for worker in of_users(&stats.workers) {
         *builds.entry(&worker.build).or_default() += 1;
     }
     for (build, number) in builds {
         page.row(&[("build", build)], number);
     }
     page.metric("onward_worker_runs", "gauge", "Runs that workers hold.");
-    page.row(&[], stats.workers.iter().map(|worker| worker.running).sum());
+    page.row(&[], of_users(&stats.workers).map(|worker| worker.running).sum());
     page.metric("onward_streams", "gauge", "Open streams of this server.");
     page.row(&[], app.changes.open() as u64);
     counted(&mut page, &app.counts);
     Ok(page.text)
+}
+
+/// How late each queue is, of the first thousand that have queued runs.
+async fn late(app: &App, page: &mut Page) -> Result<(), Problem> {
+    let help = "How long the queued run that waits longest has been due, by queue.";
+    page.metric("onward_queue_oldest_due_seconds", "gauge", help);
+    if app.store().queues().is_none() {
+        return Ok(());
+    }
+    let now = app.now();
+    for counts in app.onward.queues(None).await?.queues {
+        if let Some(due) = counts.oldest_due_at {
+            page.row(&[("queue", &counts.queue.name)], now.since(due).as_secs());
+        }
+    }
+    Ok(())
 }
 
 fn counted(page: &mut Page, counts: &Counts) {

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward::{
-    Code, Ctx, Failure, Filter, Onward, Query, Retry, RunId, RunState, Timestamp, Worker, Workflow,
+    Code, Ctx, Failure, Filter, Onward, Query, Retry, RunId, RunState, Timestamp, Worker,
+    WorkerInfo, Workflow,
 };
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinSet;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 
 use crate::endpoint::API;
 use crate::limits::{OPERATION_PAGE, OPERATION_PAGES_MAX};
@@ -20,11 +22,8 @@ use crate::problem::Problem;
 /// The workflow.
 pub(crate) const OPERATION: Workflow<Operation, Totals> = Workflow::named("onward-operation");
 
-/// The queue that servers serve.
+/// The queue that servers and mounted routers serve.
 pub(crate) const QUEUE: &str = "onward-operations";
-
-/// Runs that are changed at the same moment: their writes share a commit.
-const AT_ONCE: usize = 16;
 
 const CHOOSE: &str = "choose";
 const CHANGE: &str = "change";
@@ -36,6 +35,11 @@ pub(crate) fn check_workflow(workflow: &str) -> Result<(), Problem> {
         return Err(Problem::new(Code::Forbidden, text));
     }
     Ok(())
+}
+
+/// The workers that serve something of the user's: a server's own is no sign that anybody is at work.
+pub(crate) fn of_users(workers: &[WorkerInfo]) -> impl Iterator<Item = &WorkerInfo> {
+    workers.iter().filter(|worker| worker.workflows.iter().any(|name| name != OPERATION.name()))
 }
 
 /// What is done to each run.
@@ -80,6 +84,7 @@ impl Chosen {
             tags: it.tags,
             created_from: it.created_from,
             created_before: it.created_before,
+            ..Filter::default()
         }
     }
 }
@@ -115,11 +120,49 @@ struct Page {
     next: Option<RunId>,
 }
 
-/// Starts the worker that executes these runs.
-pub(crate) async fn worker(onward: &Onward) -> Result<Worker, onward::Error> {
-    let client = onward.clone();
-    let function = move |ctx, operation| operate(client.clone(), ctx, operation);
-    onward.worker().queues([QUEUE]).serve(OPERATION, function).start().await
+/// The worker that executes these runs, beside the router that takes them.
+#[derive(Default)]
+pub(crate) struct Operator(Mutex<Option<Worker>>);
+
+impl Operator {
+    /// Starts the worker, unless it is there. A router shows a store that it cannot write, too; then
+    /// these runs wait for another.
+    pub(crate) async fn begin(&self, onward: &Onward) {
+        let mut worker = self.0.lock().await;
+        if worker.is_some() {
+            return;
+        }
+        let client = onward.clone();
+        let function = move |ctx, operation| operate(client.clone(), ctx, operation);
+        match onward.worker().queues([QUEUE]).serve(OPERATION, function).start().await {
+            Ok(started) => *worker = Some(started),
+            Err(error) => tracing::warn!(%error, "changes of many runs are not executed"),
+        }
+    }
+
+    /// Ends the worker, and lets the step that it is at finish.
+    pub(crate) async fn end(&self) {
+        let worker = self.0.lock().await.take();
+        if let Some(worker) = worker {
+            shut_down(worker).await;
+        }
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let worker = self.0.get_mut().take();
+        // Without a runtime the worker has ended with it.
+        if let (Some(worker), Ok(runtime)) = (worker, Handle::try_current()) {
+            runtime.spawn(shut_down(worker));
+        }
+    }
+}
+
+async fn shut_down(worker: Worker) {
+    if let Err(error) = worker.shutdown().await {
+        tracing::warn!(%error, "changes of many runs go on elsewhere after a while");
+    }
 }
 
 async fn operate(onward: Onward, ctx: Ctx, operation: Operation) -> Result<Totals, Failure> {
@@ -171,42 +214,20 @@ async fn change(
     runs: &[RunId],
     mut totals: Totals,
 ) -> Result<Totals, Failure> {
-    totals.matched += runs.len() as u64;
-    for some in runs.chunks(AT_ONCE) {
-        let mut changes = JoinSet::new();
-        for run in some.iter().copied() {
-            let (onward, action) = (onward.clone(), operation.action);
-            changes.spawn(async move { action.apply(&onward, run).await });
-        }
-        while let Some(changed) = changes.join_next().await {
-            match changed? {
-                Ok(()) => totals.done += 1,
-                Err(error) if error.is_retryable() => return Err(error.into()),
-                Err(error) => match error.code() {
-                    Code::RunFinished
-                    | Code::RunNotEnded
-                    | Code::RunNotFailed
-                    | Code::RunUndone
-                    | Code::RunNotFound => totals.skipped += 1,
-                    _ => totals.failed += 1,
-                },
-            }
-        }
-    }
+    let these = onward.these(runs.to_vec());
+    let steered = match operation.action {
+        Action::Cancel => these.cancel(),
+        Action::Retry => these.retry(),
+        Action::Pause => these.pause(),
+        Action::Resume => these.resume(),
+        Action::Delete => these.delete(),
+    };
+    let steered = steered.await?;
+    totals.matched += steered.matched;
+    totals.done += steered.done;
+    totals.skipped += steered.skipped_total();
+    totals.failed += steered.failed;
     Ok(totals)
-}
-
-impl Action {
-    async fn apply(self, onward: &Onward, run: RunId) -> Result<(), onward::Error> {
-        let handle = onward.run(run);
-        match self {
-            Action::Cancel => handle.cancel().await,
-            Action::Retry => handle.retry().await,
-            Action::Pause => handle.pause().await,
-            Action::Resume => handle.resume().await,
-            Action::Delete => handle.delete().await.map(drop),
-        }
-    }
 }
 
 /// What the records of such a run say about how far it is.

@@ -1,11 +1,17 @@
 //! What went wrong, as `application/problem+json` (RFC 9457).
 //!
-//! Owns: the one table from codes to statuses. Never words an error of the library anew.
+//! Owns: the one table from codes to statuses. Never words an error of the library anew. A refusal is
+//! written in two parts: its head at once, its body when it is known where the router is mounted, since
+//! its `type` is an address.
+
+use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onward::{Code, Error, RunId};
 use serde::Serialize;
+
+use crate::endpoint::API;
 
 /// How long a caller waits before it repeats what the store did not answer.
 const AGAIN_MS: u64 = 1_000;
@@ -46,6 +52,10 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Pointed],
 }
+
+/// What the body of a refused request will say, left with the answer until it is written.
+#[derive(Clone)]
+struct Unwritten(Arc<Inner>);
 
 /// The code of a refused request, left with the answer for the audit and the metrics.
 #[derive(Clone, Copy)]
@@ -163,7 +173,7 @@ impl From<onward::store::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let inner = *self.0;
+        let inner = Arc::new(*self.0);
         let status = match &inner.allow {
             Some(_) => StatusCode::METHOD_NOT_ALLOWED,
             None => status(inner.code),
@@ -171,19 +181,8 @@ impl IntoResponse for Problem {
         if status.is_server_error() {
             tracing::warn!(code = %inner.code, detail = %inner.detail, "a request failed");
         }
-        let body = Body {
-            r#type: format!("/docs/errors#{}", inner.code),
-            title: inner.code.advice(),
-            status: status.as_u16(),
-            detail: &inner.detail,
-            code: inner.code.as_str(),
-            run_id: inner.run,
-            retry_after_ms: inner.retry_after_ms,
-            errors: &inner.errors,
-        };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
         let kind = (header::CONTENT_TYPE, "application/problem+json");
-        let mut response = (status, [kind], body).into_response();
+        let mut response = (status, [kind]).into_response();
         if let Some(ms) = inner.retry_after_ms {
             let seconds = HeaderValue::from(ms.div_ceil(1_000));
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
@@ -192,12 +191,37 @@ impl IntoResponse for Problem {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
-        if let Some(methods) = inner.allow.and_then(|methods| HeaderValue::try_from(methods).ok()) {
+        let methods =
+            inner.allow.as_deref().and_then(|methods| HeaderValue::try_from(methods).ok());
+        if let Some(methods) = methods {
             response.headers_mut().insert(header::ALLOW, methods);
         }
         response.extensions_mut().insert(Refused(inner.code));
+        response.extensions_mut().insert(Unwritten(inner));
         response
     }
+}
+
+/// Writes the body of a refusal, for a router that is mounted at this path; leaves any other answer.
+pub(crate) fn written(mut response: Response, mount: &str) -> Response {
+    let Some(Unwritten(inner)) = response.extensions_mut().remove::<Unwritten>() else {
+        return response;
+    };
+    let body = Body {
+        r#type: format!("{mount}{API}/codes/{}", inner.code),
+        title: inner.code.advice(),
+        status: response.status().as_u16(),
+        detail: &inner.detail,
+        code: inner.code.as_str(),
+        run_id: inner.run,
+        retry_after_ms: inner.retry_after_ms,
+        errors: &inner.errors,
+    };
+    let body = serde_json::to_vec(&body).unwrap_or_default();
+    *response.body_mut() = axum::body::Body::from(body);
+    // That of a body that was not there yet.
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    response
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
-use onward::{Code, RunId, Timestamp};
+use onward::{Code, Json, RunId, Timestamp};
 use serde::de::DeserializeOwned;
 
 use crate::limits::{IDEMPOTENCY_KEY_MAX, PAGE_DEFAULT, PAGE_MAX};
@@ -135,6 +135,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let value = serde_json::from_slice(&bytes);
         value.map(Body).map_err(|error| Problem::invalid("body", error.to_string()))
     }
+}
+
+/// The payload of a request that names none.
+pub(crate) fn null() -> Json {
+    Json::stored("null")
 }
 
 fn unread(error: BytesRejection) -> Problem {

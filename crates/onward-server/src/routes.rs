@@ -6,20 +6,22 @@ use std::collections::BTreeSet;
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler;
-use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Redirect, Response};
 use axum::routing::{MethodFilter, on};
 use axum::{Router, middleware};
 use onward::{Code, Onward};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::api::*;
 use crate::app::App;
 use crate::endpoint;
-use crate::guard::{self, Guard, dressed};
+use crate::guard::{self, Guard, KEPT_IF_SAME, dressed};
 use crate::limits::BODY_BYTES_MAX;
 use crate::options::Options;
-use crate::problem::Problem;
+use crate::problem::{self, Problem};
+use crate::request::Mount;
 use crate::{dashboard, metrics, openapi, probe, stream};
 
 /// The API and the dashboard, to be mounted under any path of an axum application.
@@ -34,10 +36,18 @@ use crate::{dashboard, metrics, openapi, probe, stream};
 /// let app: axum::Router = axum::Router::new().nest("/onward", onward_server::router(onward, options));
 /// # let _ = app; Ok(()) }
 /// ```
+///
+/// Unless it is read-only it also executes changes of many runs: from when it is made, or, made outside
+/// a runtime, from the first of them that it is asked for.
 pub fn router(onward: Onward, options: Options) -> Router {
     // Streams of a router that is mounted end with their connections.
     let (_, closing) = watch::channel(false);
-    of_app(App::new(onward, options, closing))
+    let app = App::new(onward, options, closing);
+    if let Ok(runtime) = Handle::try_current() {
+        let app = app.clone();
+        runtime.spawn(async move { app.operate().await });
+    }
+    of_app(app)
 }
 
 /// The same at this path, for [`Router::merge`]: with a slash at its end, too, which a nested router
@@ -79,7 +89,7 @@ pub(crate) fn of_app(app: App) -> Router {
         .fallback_service(files.fallback(nothing).with_state(app))
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::map_response(dress))
+        .layer(middleware::from_fn(dress))
 }
 
 /// What is being put together.
@@ -186,6 +196,8 @@ fn beside(routes: &mut Routes) {
     routes.get("/readyz", probe::ready);
     routes.get("/metrics", metrics::show);
     routes.get("/openapi.json", openapi::show);
+    routes.get("/api/v1/codes", codes::list);
+    routes.get("/api/v1/codes/{code}", codes::show);
     routes.post("/api/v1/session", session::begin);
     routes.add("delete", "/api/v1/session", session::end);
 }
@@ -203,9 +215,9 @@ async fn other_method(request: Request) -> Problem {
     Problem::new(Code::NoSuchPath, text).allowing(methods)
 }
 
-/// What no guard saw, as a method that a path does not have.
-async fn dress(response: Response) -> Response {
-    dressed(response.into_response(), true)
+/// Writes out what was refused, and dresses what no guard saw, as a method that a path does not have.
+async fn dress(mount: Mount, request: Request, next: Next) -> Response {
+    dressed(problem::written(next.run(request).await, &mount.0), KEPT_IF_SAME)
 }
 
 #[cfg(test)]

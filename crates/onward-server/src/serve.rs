@@ -7,15 +7,17 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use onward::{Onward, Worker};
+use onward::Onward;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::limits::DRAIN_MAX;
+use crate::connection::Serving;
+use crate::limits::{DRAIN_MAX, HEAD_MAX};
 use crate::options::Options;
-use crate::{operation, routes};
+use crate::routes;
 
 /// How a server is started.
 ///
@@ -33,12 +35,15 @@ pub struct ServeOptions {
     pub insecure: bool,
     /// What it shows to whom.
     pub options: Options,
+    /// How long a client may take to send the head of a request: [`HEAD_MAX`], unless set.
+    pub head_max: Duration,
 }
 
 impl ServeOptions {
     /// On this machine only, with these options.
     pub fn new(options: Options) -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 7171)), insecure: false, options }
+        let listen = SocketAddr::from(([127, 0, 0, 1], 7171));
+        Self { listen, insecure: false, options, head_max: HEAD_MAX }
     }
 }
 
@@ -81,6 +86,7 @@ pub struct Bound {
     address: SocketAddr,
     onward: Onward,
     options: Options,
+    head_max: Duration,
 }
 
 /// Listens, so that the address is known before anything is answered.
@@ -102,14 +108,14 @@ pub struct Bound {
 /// [`ServeError::Open`] for an address that others reach, without tokens and not said to be
 /// insecure; [`ServeError::Io`] when it cannot be listened on.
 pub async fn bind(onward: Onward, options: ServeOptions) -> Result<Bound, ServeError> {
-    let ServeOptions { listen, insecure, options } = options;
+    let ServeOptions { listen, insecure, options, head_max } = options;
     if !listen.ip().is_loopback() && !options.asks() && !insecure {
         return Err(ServeError::Open(listen));
     }
     let io = |error| ServeError::Io(listen, error);
     let listener = TcpListener::bind(listen).await.map_err(io)?;
     let address = listener.local_addr().map_err(io)?;
-    Ok(Bound { listener, address, onward, options })
+    Ok(Bound { listener, address, onward, options, head_max })
 }
 
 /// Listens and answers until `end`, then lets what is under way finish.
@@ -139,41 +145,23 @@ impl Bound {
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let (close, closing) = watch::channel(false);
-        let worker = match self.options.read_only {
-            true => None,
-            false => begun(operation::worker(&self.onward).await),
-        };
-        let router = routes::of_app(App::new(self.onward, self.options, closing.clone()));
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let serving = axum::serve(self.listener, service).with_graceful_shutdown(async move {
-            end.await;
-            // Streams end at this, and /readyz says so.
-            close.send_replace(true);
-        });
-        let too_long = async move {
-            let mut closing = closing;
-            let _ = closing.wait_for(|closing| *closing).await;
-            tokio::time::sleep(DRAIN_MAX).await;
-        };
-        let served = tokio::select! {
-            served = async { serving.await } => {
-                served.map_err(|error| ServeError::Io(self.address, error))
+        let app = App::new(self.onward, self.options, closing.clone());
+        app.operate().await;
+        let router = routes::of_app(app.clone());
+        let serving = Serving { router, head_max: self.head_max, closing };
+        let serving = serving.accept(self.listener);
+        let mut serving = std::pin::pin!(serving);
+        tokio::select! {
+            () = serving.as_mut() => {}
+            () = end => {
+                // Streams end at this, and /readyz says so.
+                close.send_replace(true);
+                if tokio::time::timeout(DRAIN_MAX, serving).await.is_err() {
+                    tracing::warn!("requests were still under way after {DRAIN_MAX:?}");
+                }
             }
-            () = too_long => {
-                tracing::warn!("requests were still under way after {DRAIN_MAX:?}");
-                Ok(())
-            }
-        };
-        if let Some(worker) = worker
-            && let Err(error) = worker.shutdown().await
-        {
-            tracing::warn!(%error, "changes of many runs go on elsewhere after a while");
         }
-        served
+        app.rest().await;
+        Ok(())
     }
-}
-
-/// A server shows a store that it cannot write, too; changes of many runs wait for another.
-fn begun(worker: Result<Worker, onward::Error>) -> Option<Worker> {
-    worker.inspect_err(|error| tracing::warn!(%error, "changes of many runs are not executed")).ok()
 }

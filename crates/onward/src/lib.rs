@@ -27,13 +27,15 @@
 //!
 //! One run, followed once: [`Onward::start`] → [`store`] → [`Worker`] claims → the driver polls
 //! the workflow function → [`Ctx::step`] → the store records → the driver settles →
-//! [`RunHandle::result`]. The modules are declared in that order.
+//! [`RunHandle::result`]. The modules are declared in three groups: those that a run goes through, the
+//! store, and what both are made of.
 
 mod client;
 mod ctx;
 mod driver;
 mod ending;
 mod keyed;
+mod trace;
 mod upkeep;
 mod waiting;
 mod watch;
@@ -90,7 +92,7 @@ pub use store::{
     SchedulePage, Stats, StepKey, StepKeyPage, WorkerInfo,
 };
 pub use test_clock::TestClock;
-pub use why::{Why, why};
+pub use why::{Around, Why, why};
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::Workflow;
 

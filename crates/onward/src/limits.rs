@@ -72,9 +72,13 @@ pub const LOG_LINE_BYTES_MAX: usize = 1_024;
 /// they seen, and so seldom does a run write that notes all the time.
 pub const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs that a change to many takes at once: each is a write of its own, and these share a
-/// commit.
+/// Runs that a change to many reads at once: a page, which comes with its payloads and is all that is
+/// held in memory.
 pub const STEER_BATCH_MAX: usize = 100;
+
+/// Runs that a change to many changes at the same moment: their writes share a commit, and other
+/// writers wait for no more than these.
+pub const STEER_AT_ONCE: usize = 16;
 
 /// Runs in one call of a store's `start`: large enough that the commit's cost vanishes, small
 /// enough that other writers wait only milliseconds for it.
@@ -94,6 +98,10 @@ pub const SWEEP_BATCH_MAX: usize = 1_000;
 /// Children of cancelled runs that one sweep asks to end: each is a write of its own, and a sweep must
 /// not take long. The next pass goes on.
 pub const CASCADE_BATCH_MAX: usize = 100;
+
+/// Batches of children that whoever ends a cancelled run asks to end at once: thousands of children, so
+/// that few families wait for the next sweep.
+pub const CASCADE_PASSES_MAX: usize = 64;
 
 /// How long a worker that was lost is kept when it holds no run: a day, so that people can still
 /// see who died, and a crash loop does not fill the store with rows.
@@ -264,6 +272,10 @@ pub const UNDO_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 /// Undone steps that the failure `undo_failed` lists: enough to act on, and it stays readable. The
 /// history has the rest.
 pub const LEFT_UNDONE_LISTED_MAX: usize = 100;
+
+/// Bytes of the message of each of them; longer ones are cut. A hundred of them still fit one failure,
+/// and the history has the whole.
+pub const LEFT_UNDONE_MESSAGE_BYTES_MAX: usize = 500;
 
 /// Refused items that [`start_many`](crate::Onward::start_many) returns in detail: a backfill of
 /// millions must not collect millions of errors.

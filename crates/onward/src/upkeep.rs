@@ -1,12 +1,14 @@
 //! Upkeep: what every worker does for all.
 //!
-//! Owns: the rhythm of sweeping, that schedules are fired beside it, and that a cancel reaches children. Never judges others before
-//! its own lease has been steady for one lease, so that after an outage nobody takes everybody's runs.
+//! Owns: the rhythm of sweeping, that schedules are fired beside it, and that a cancel reaches children.
+//! Never judges others before its own lease has been steady for one lease, so that after an outage nobody
+//! takes everybody's runs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Timestamp;
+use crate::limits::CASCADE_PASSES_MAX;
 use crate::store::{self, ExpiredLeases, Store, Sweep};
 use crate::worker::tenure::Tenure;
 
@@ -52,10 +54,6 @@ async fn sweep(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Duration) {
         tokio::time::sleep(wait).await;
     }
 }
-
-/// Passes over the children of cancelled runs that whoever ended one makes at once: thousands of
-/// children. A sweep goes on where it stops.
-const CASCADE_PASSES_MAX: usize = 64;
 
 /// Asks the children of runs that were just cancelled to end, and theirs, so that nobody waits for
 /// the next sweep. What cannot be done now is left to that.

@@ -1,14 +1,14 @@
 //! "Why is this not running?"
 //!
 //! Owns: the one answer to that question, for every front. Never looks at a store; it is given
-//! the run and the workers.
+//! the run and what is around it.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use crate::model::step_id;
-use crate::store::WorkerInfo;
+use crate::store::{KeyHolder, WorkerInfo};
 use crate::{QueueUse, Run, RunId, RunState, Timestamp, Waits};
 
 /// Why a run is not running, or that it is.
@@ -77,6 +77,13 @@ pub enum Why {
         /// How many runs of the queue a worker may have.
         limit: u64,
     },
+    /// Every worker that serves it executes as many runs as it does at once.
+    WorkersBusy {
+        /// How many they execute.
+        running: u64,
+        /// How many they execute at once.
+        places: u64,
+    },
     /// As many runs of its lane are running as may be.
     LaneFull {
         /// The queue.
@@ -123,23 +130,36 @@ pub enum Why {
     Cancelling,
     /// It is asked to end, and ends when a worker that serves it takes it up.
     CancelAsked {
-        /// Whether such a worker is up.
-        served: bool,
+        /// What keeps workers from it.
+        held_by: Option<Box<Why>>,
     },
 }
 
-/// Why this run is not running. `workers`: those that are not lost. One whose lease has expired
-/// counts as gone: if it is the last, nobody is there to mark it. `used`: what is counted in its queue,
-/// and in its lane, if the queue is set up.
-pub fn why(run: &Run, workers: &[WorkerInfo], used: Option<&QueueUse>, now: Timestamp) -> Why {
+/// What is around a run, as far as it tells why the run is not running.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around<'a> {
+    /// The workers that are not lost. One whose lease has expired counts as gone: if it is the last,
+    /// nobody is there to mark it.
+    pub workers: &'a [WorkerInfo],
+    /// What is counted in its queue, and in its lane, if the queue is set up.
+    pub used: Option<&'a QueueUse>,
+    /// Who has the step key that it waits for, if that is known.
+    pub holder: Option<&'a KeyHolder>,
+}
+
+/// Why this run is not running.
+pub fn why(run: &Run, around: Around<'_>, now: Timestamp) -> Why {
+    let Around { workers, used, holder } = around;
     let live: Vec<_> = workers.iter().filter(|worker| worker.lease_until >= now).collect();
+    let cancel_asked =
+        || Why::CancelAsked { held_by: kept_from(run, &live, used, now).map(Box::new) };
     if let Some(paused) = paused(run) {
         return paused;
     }
     match (run.state, &run.waits_for) {
         (state, _) if state.is_final() => Why::Ended { state },
         (RunState::Running, _) => match live.iter().find(|live| Some(live.id) == run.worker) {
-            None if run.cancel_at.is_some() => Why::CancelAsked { served: is_served(run, &live) },
+            None if run.cancel_at.is_some() => cancel_asked(),
             None => Why::WorkerGone { served: is_served(run, &live) },
             Some(_) if run.cancel_at.is_some() => Why::Cancelling,
             Some(holder) => match run.paused_at {
@@ -151,9 +171,9 @@ pub fn why(run: &Run, workers: &[WorkerInfo], used: Option<&QueueUse>, now: Time
         (RunState::Waiting, waits @ Some(Waits::Retry { step, .. }))
             if step_id::undoes(step) && run.due_at.is_some_and(|due| due > now) =>
         {
-            until(run, waits.as_ref(), now)
+            until(run, waits.as_ref(), holder, now)
         }
-        _ if run.cancel_at.is_some() => Why::CancelAsked { served: is_served(run, &live) },
+        _ if run.cancel_at.is_some() => cancel_asked(),
         (_, Some(Waits::Stuck { code, detail })) => {
             Why::Stuck { code: code.clone(), detail: detail.clone() }
         }
@@ -165,22 +185,36 @@ pub fn why(run: &Run, workers: &[WorkerInfo], used: Option<&QueueUse>, now: Time
             Why::Child { run: *child }
         }
         (RunState::Waiting, waits) if run.due_at.is_some_and(|due| due > now) => {
-            until(run, waits.as_ref(), now)
+            until(run, waits.as_ref(), holder, now)
         }
-        _ => queued(run, &live, used, now),
+        _ => kept_from(run, &live, used, now).unwrap_or(Why::NextInLine),
     }
 }
 
-/// Why a run that is due is not running.
-fn queued(run: &Run, live: &[&WorkerInfo], used: Option<&QueueUse>, now: Timestamp) -> Why {
+/// What keeps workers from a run that is due.
+fn kept_from(
+    run: &Run,
+    live: &[&WorkerInfo],
+    used: Option<&QueueUse>,
+    now: Timestamp,
+) -> Option<Why> {
     let queue = run.queue.clone();
-    match used.and_then(|used| used.queue.paused_at) {
-        Some(since) => Why::QueuePaused { queue, since },
-        None if is_served(run, live) => {
-            used.and_then(|used| held_back(run, live, used, now)).unwrap_or(Why::NextInLine)
-        }
-        None => Why::NoWorker { workflow: run.workflow.clone(), queue },
+    if let Some(since) = used.and_then(|used| used.queue.paused_at) {
+        return Some(Why::QueuePaused { queue, since });
     }
+    if !is_served(run, live) {
+        return Some(Why::NoWorker { workflow: run.workflow.clone(), queue });
+    }
+    used.and_then(|used| held_back(run, live, used, now)).or_else(|| busy(run, live))
+}
+
+/// Whether every worker that serves it has all the runs that it executes at once.
+fn busy(run: &Run, live: &[&WorkerInfo]) -> Option<Why> {
+    let serving: Vec<_> = live.iter().filter(|worker| serves(worker, run)).collect();
+    let places = serving.iter().filter_map(|worker| worker.concurrency).map(u64::from).sum();
+    let running = serving.iter().map(|worker| worker.running).sum();
+    let full = serving.iter().all(|worker| worker.is_full());
+    full.then_some(Why::WorkersBusy { running, places })
 }
 
 fn paused(run: &Run) -> Option<Why> {
@@ -211,7 +245,7 @@ fn held_back(run: &Run, live: &[&WorkerInfo], used: &QueueUse, now: Timestamp) -
     serving.all(|worker| held(worker) >= limit).then_some(Why::WorkersFull { queue, limit })
 }
 
-fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
+fn until(run: &Run, waits: Option<&Waits>, holder: Option<&KeyHolder>, now: Timestamp) -> Why {
     let what = match waits {
         Some(Waits::Start) => "its start time".to_owned(),
         Some(Waits::Debounce) => "further starts with its key (it is debounced)".to_owned(),
@@ -222,7 +256,10 @@ fn until(run: &Run, waits: Option<&Waits>, now: Timestamp) -> Why {
             None => format!("try {try_number} of step {step:?}"),
         },
         Some(Waits::Key { step, key }) => {
-            format!("the key {key:?} of step {step:?}, which is held elsewhere")
+            let held = holder.map_or("is held elsewhere".to_owned(), |holder| {
+                format!("{} holds, on {}", holder.id, holder.caller)
+            });
+            format!("the key {key:?} of step {step:?}, which {held}")
         }
         Some(Waits::Readable { detail }) => {
             format!("the next look by a worker that can read its payloads ({detail})")
@@ -287,6 +324,10 @@ impl fmt::Display for Why {
                 f,
                 "Every worker that serves it has {limit} runs of queue {queue:?}, as many as it may."
             ),
+            Why::WorkersBusy { running, places } => write!(
+                f,
+                "Every worker that serves it is full: they execute {running} runs, and {places} at once."
+            ),
             Why::LaneFull { queue, lane, running, limit } => write!(
                 f,
                 "Its lane {lane:?} of queue {queue:?} is full: {running} of {limit} runs are running."
@@ -307,12 +348,12 @@ impl fmt::Display for Why {
             Why::Cancelling => {
                 f.write_str("It is asked to end, and is about to, or is undoing what it did.")
             }
-            Why::CancelAsked { served: true } => f.write_str(
+            Why::CancelAsked { held_by: None } => f.write_str(
                 "It is asked to end, and ends when a worker takes it up and has undone what it did.",
             ),
-            Why::CancelAsked { served: false } => f.write_str(
-                "It is asked to end, and ends when a worker that serves it is up; none is now.",
-            ),
+            Why::CancelAsked { held_by: Some(why) } => {
+                write!(f, "It is asked to end, and ends when a worker takes it up. {why}")
+            }
         }
     }
 }
@@ -333,6 +374,7 @@ mod tests {
             workflows: vec!["work".to_owned()],
             lease_until: Timestamp::from_millis(lease_until),
             running: 0,
+            concurrency: Some(2),
         }
     }
 
@@ -344,7 +386,7 @@ mod tests {
     }
 
     fn said(run: &Run, workers: &[WorkerInfo]) -> String {
-        why(run, workers, None, NOW).to_string()
+        why(run, Around { workers, ..Around::default() }, NOW).to_string()
     }
 
     #[test]
@@ -404,7 +446,8 @@ mod tests {
     fn every_limit_of_a_queue_is_told() {
         let waits = |used: &QueueUse| {
             let laned = Run { lane: Some("acme".to_owned()), ..run(RunState::Queued) };
-            why(&laned, &[worker(1_000_001)], Some(used), NOW).to_string()
+            let workers = &[worker(1_000_001)];
+            why(&laned, Around { workers, used: Some(used), holder: None }, NOW).to_string()
         };
         let queue = |limits| QueueUse {
             queue: Queue { limits, ..Queue::named("default") },
@@ -436,6 +479,46 @@ mod tests {
     }
 
     #[test]
+    fn a_cancelled_run_of_a_paused_queue_is_told_both() {
+        let paused = Queue { paused_at: Some(NOW), ..Queue::named("default") };
+        let used = QueueUse { queue: paused, ..QueueUse::default() };
+        let cancelled = Run { cancel_at: Some(NOW), ..run(RunState::Queued) };
+        let workers = &[worker(1_000_001)];
+        let why = why(&cancelled, Around { workers, used: Some(&used), holder: None }, NOW);
+        let both = "It is asked to end, and ends when a worker takes it up. Its queue \"default\" is \
+                    paused, since 1970-01-01T00:16:40.000Z.";
+        assert_eq!(why.to_string(), both);
+    }
+
+    #[test]
+    fn workers_that_execute_all_they_can_are_told() {
+        let full = WorkerInfo { running: 2, ..worker(1_000_001) };
+        let queued = run(RunState::Queued);
+        let busy = "Every worker that serves it is full: they execute 2 runs, and 2 at once.";
+        assert_eq!(said(&queued, std::slice::from_ref(&full)), busy);
+        let room = "It is due; a worker that serves it is up.";
+        let other = WorkerInfo { id: WorkerId::from_u128(8), running: 1, ..full.clone() };
+        assert_eq!(said(&queued, &[full.clone(), other]), room, "another one has room");
+        let unknown = WorkerInfo { concurrency: None, ..full.clone() };
+        assert_eq!(said(&queued, &[unknown]), room, "nobody knows how many it executes");
+        let elsewhere = WorkerInfo { workflows: Vec::new(), running: 0, ..full.clone() };
+        assert_eq!(said(&queued, &[full, elsewhere]), busy, "who serves it not does not count");
+    }
+
+    #[test]
+    fn the_holder_of_a_key_is_named() {
+        let waits_for = Some(Waits::Key { step: "ocr".to_owned(), key: "k".to_owned() });
+        let due_at = Some(Timestamp::from_millis(1_005_000));
+        let waiting = Run { waits_for, due_at, ..run(RunState::Waiting) };
+        let holder = KeyHolder { id: "r7/ocr".to_owned(), attempt: 1, caller: "host:9".to_owned() };
+        let around = Around { holder: Some(&holder), ..Around::default() };
+        let said = why(&waiting, around, NOW).to_string();
+        let holds =
+            "It waits for the key \"k\" of step \"ocr\", which r7/ocr holds, on host:9, until";
+        assert!(said.starts_with(holds), "{said}");
+    }
+
+    #[test]
     fn a_run_that_turned_back_is_told_even_if_it_is_cancelled() {
         let waits = |step: &str| {
             let waits_for = Some(Waits::Retry { step: step.to_owned(), try_number: 2 });
@@ -460,7 +543,11 @@ mod tests {
             "It is asked to end, and is about to, or is undoing what it did."
         );
         let parked = Run { cancel_at: Some(NOW), ..run(RunState::Queued) };
-        assert!(said(&parked, &[]).ends_with("a worker that serves it is up; none is now."));
+        let asked = "It is asked to end, and ends when a worker takes it up";
+        let nobody = "No live worker serves workflow \"work\" on queue \"default\".";
+        assert_eq!(said(&parked, &[]), format!("{asked}. {nobody}"));
+        let live = [worker(1_000_001)];
+        assert_eq!(said(&parked, &live), format!("{asked} and has undone what it did."));
         let paused = Run { paused_at: Some(NOW), ..run(RunState::Queued) };
         let resume = "resume with: onward runs resume 00000000-0000-0000-0000-000000000001";
         let since = "It is paused since 1970-01-01T00:16:40.000Z";

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onward::limits::{REFUSALS_KEPT_MAX, START_BATCH_MAX};
 use onward::store::MemoryStore;
-use onward::{Clock, Code, Ctx, Failure, Onward, Retry, RunState, TestClock, Workflow};
+use onward::{Clock, Code, Ctx, Failure, Onward, Retry, RunState, TestClock, Why, Workflow};
 
 const ADD: Workflow<(u32, u32), u32> = Workflow::named("add");
 
@@ -112,6 +112,30 @@ async fn serve_listener(onward: &Onward) -> (onward::Worker, Arc<AtomicU32>) {
 }
 
 const LISTEN: Workflow<(), ()> = Workflow::named("listen");
+
+#[tokio::test]
+async fn a_run_that_finds_every_worker_full_says_so() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().concurrency(1).serve(LISTEN, async |ctx: Ctx, ()| {
+        ctx.step("listen", async |step| {
+            step.cancelled().await;
+            Ok::<_, Failure>(())
+        })
+        .await
+    });
+    let worker = worker.start().await.unwrap();
+    let first = onward.start(LISTEN, &()).await.unwrap();
+    while first.status().await.unwrap().state != RunState::Running {
+        tokio::task::yield_now().await;
+    }
+    let second = onward.start(LISTEN, &()).await.unwrap();
+    let why = second.why().await.unwrap();
+    assert!(matches!(why, Why::WorkersBusy { running: 1, places: 1 }), "{why}");
+    second.cancel().await.unwrap();
+    first.cancel().await.unwrap();
+    first.ended().await.unwrap();
+    worker.shutdown().await.unwrap();
+}
 
 #[tokio::test]
 async fn a_cancel_reaches_a_running_body() {

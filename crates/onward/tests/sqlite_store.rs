@@ -47,6 +47,7 @@ fn new_worker() -> NewWorker {
         queues: vec!["default".to_owned()],
         workflows: vec![WORKFLOW.to_owned()],
         lease_ms: 10_000,
+        concurrency: 8,
     }
 }
 

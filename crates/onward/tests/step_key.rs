@@ -113,6 +113,8 @@ async fn a_run_that_meets_the_key_in_flight_parks_and_gets_the_result() {
     let waits = run.status().await.unwrap().waits_for;
     let step = format!("send#@{KEY}");
     assert_eq!(waits, Some(Waits::Key { step, key: KEY.to_owned() }));
+    let why = run.why().await.unwrap().to_string();
+    assert!(why.contains("which stranger holds, on far"), "{why}");
     let done = SettleKey { end: KeyEnd::Done(Json::of("theirs").unwrap()), ttl_ms: None };
     store.settle_key(lease, done).await.unwrap();
     assert_eq!(run.result().await.unwrap(), "theirs");

@@ -21,6 +21,7 @@ fn worker(lease_ms: i64) -> NewWorker {
         queues: vec!["default".to_owned()],
         workflows: vec!["work".to_owned()],
         lease_ms,
+        concurrency: 8,
     }
 }
 

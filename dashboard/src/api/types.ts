@@ -122,6 +122,16 @@ export interface HistoryRecord {
   voided_at?: number | null;
 }
 
+/** A line of a run's log. */
+export interface LogLine {
+  no: number;
+  at: number;
+  /** The step that wrote it; `null` where the workflow function did. */
+  step: string | null;
+  try_number: number | null;
+  text: string;
+}
+
 export interface TimelineAnswer {
   steps: string[];
   rows: {

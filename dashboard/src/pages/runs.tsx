@@ -17,6 +17,7 @@ import { ColumnPicker, columnsOf } from "./runs/columns";
 import { FilterBar } from "./runs/filter-bar";
 import { RunTable } from "./runs/table";
 import { NoRuns } from "./runs/none";
+import { Views } from "./runs/views";
 
 /** Relative times in the filter move with the clock; they are read anew this often. */
 const MOMENT_MS = 60_000;
@@ -36,6 +37,7 @@ export function RunsPage(): JSX.Element {
   };
   return (
     <PageFrame title="Runs" head={<Export filter={filter} moment={moment} />}>
+      <Views />
       <FilterBar filter={filter} set={set} counts={stats.data?.runs ?? {}} />
       <Loaded from={pages.first}>
         {() => pages.rows.length === 0 ? (

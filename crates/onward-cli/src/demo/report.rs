@@ -1,4 +1,6 @@
 //! What the demo says: before, at the end, and what to look at next.
+//!
+//! Owns: the words of the demo. Never judges; the check does.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! The worker process of the demo: `onward demo-worker`, started and killed by the demo.
+//!
+//! Owns: one process that serves the demo's workflow. Never ends by itself.
 
 use std::net::SocketAddr;
 use std::time::Duration;

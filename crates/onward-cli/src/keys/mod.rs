@@ -1,4 +1,6 @@
 //! `onward keys`: which run has a key, and which more starts came with it; and the keys of steps.
+//!
+//! Owns: the command's shape and what is printed. Never takes a key.
 
 mod step;
 

@@ -1,4 +1,6 @@
 //! Step keys: work that is done once over all runs.
+//!
+//! Owns: how step keys are listed, shown and released. Never takes one.
 
 use std::io::Write;
 

@@ -1,4 +1,6 @@
 //! `onward queues set`: all limits of a queue at once.
+//!
+//! Owns: how limits are written. Never decides whether they make sense; the library does.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! `onward queues list` and `show`: queues as a table, as JSON lines, or as names.
+//!
+//! Owns: the rows about queues. Never changes one.
 
 use std::io::Write;
 

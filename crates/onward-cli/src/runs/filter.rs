@@ -74,6 +74,7 @@ impl FilterArgs {
             tags: self.tag.into_iter().collect(),
             created_from: self.younger_than.map(ago),
             created_before: self.older_than.map(ago),
+            ..Filter::default()
         };
         (filter, wanted)
     }

@@ -1,4 +1,6 @@
 //! `onward runs fork`: a new run with the first records of another.
+//!
+//! Owns: how a fork is asked for. Never chooses which records are copied; the store does.
 
 use clap::Args;
 use onward::{Json, RunId};

@@ -1,4 +1,6 @@
 //! `onward runs list`.
+//!
+//! Owns: the list and how far it goes. Never changes a run.
 
 use clap::Args;
 use onward::limits::PAGE_ROWS_MAX;

@@ -1,4 +1,6 @@
 //! `onward runs log`: the lines that a run's code wrote.
+//!
+//! Owns: how lines are printed and followed. Never writes one.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! `onward runs show`: everything about one run, and why it is not running.
+//!
+//! Owns: what is shown of one run, and in which order. Never changes it.
 
 use std::io::Write;
 

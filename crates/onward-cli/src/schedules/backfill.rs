@@ -1,4 +1,6 @@
 //! `onward schedules backfill`.
+//!
+//! Owns: the range and what is said of it. Never computes a time; the library does.
 
 use std::io::Write;
 use std::time::SystemTime;

@@ -1,4 +1,6 @@
 //! `onward schedules put`.
+//!
+//! Owns: how a schedule is written. Never decides whether it makes sense; the library does.
 
 use std::time::{Duration, SystemTime};
 

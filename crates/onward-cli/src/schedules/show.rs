@@ -1,4 +1,6 @@
 //! `onward schedules list`, `show` and `next`: schedules as a table, as JSON lines, or as names.
+//!
+//! Owns: the rows about schedules. Never changes one.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! `onward dev`: the server on the local file in one command.
+//!
+//! Owns: the free port, the browser and the demo beside it. Never decides who gets
+//! in; the settings do.
 
 use std::net::SocketAddr;
 

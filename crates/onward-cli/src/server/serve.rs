@@ -1,4 +1,6 @@
 //! `onward serve`: the API and the dashboard over a store, until it is told to stop.
+//!
+//! Owns: the command. Never executes a run of the user's.
 
 use clap::Args;
 

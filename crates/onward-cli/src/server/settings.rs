@@ -1,4 +1,6 @@
 //! The settings of a server: flag, environment, `onward.toml`, default, in this order.
+//!
+//! Owns: where each setting comes from. Never takes a token from the command line.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -89,7 +91,8 @@ impl Settings {
             options = options.secure_cookie();
         }
         let insecure = self.insecure || file.server.insecure;
-        Ok(Settled { store, serve: ServeOptions { listen, insecure, options } })
+        let serve = ServeOptions { listen, insecure, ..ServeOptions::new(options) };
+        Ok(Settled { store, serve })
     }
 }
 

@@ -1,4 +1,6 @@
 //! `onward tokens`: who gets into a server.
+//!
+//! Owns: the file of hashes. Never writes a token into it.
 
 use std::fs::OpenOptions;
 use std::io::Write;

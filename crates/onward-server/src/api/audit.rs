@@ -1,4 +1,6 @@
 //! `/audit`: who changed what.
+//!
+//! Owns: the rows as they are shown. Never writes one; the guard does.
 
 use axum::extract::State;
 use onward::AuditId;

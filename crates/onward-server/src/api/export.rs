@@ -1,4 +1,6 @@
 //! `/runs.csv` and `/runs.jsonl`: the runs of a filter, streamed.
+//!
+//! Owns: the two forms. Never holds more than a page in memory.
 
 use std::io;
 use std::pin::Pin;

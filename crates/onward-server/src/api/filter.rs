@@ -1,11 +1,13 @@
 //! Which runs are meant, as a query says it.
+//!
+//! Owns: the parameters that choose runs. Never asks the store.
 
 use std::collections::BTreeMap;
 
 use onward::{Filter, RunState};
 
 use crate::problem::Problem;
-use crate::request::Params;
+use crate::request::{Params, run_id};
 
 /// The filter of a query.
 pub(crate) fn of_params(params: &Params) -> Result<Filter, Problem> {
@@ -16,6 +18,7 @@ pub(crate) fn of_params(params: &Params) -> Result<Filter, Problem> {
         queue: text("queue"),
         key: text("key"),
         tags: tags(params)?,
+        parent: params.text("parent").map(run_id).transpose()?,
         created_from: params.time("created_from")?,
         created_before: params.time("created_before")?,
     })

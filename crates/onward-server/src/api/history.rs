@@ -1,4 +1,6 @@
 //! `/runs/{id}/history`, `/timeline` and `/records/{seq}`: what a run recorded.
+//!
+//! Owns: the forms in which records are shown. Never shows a payload past the options.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,6 @@
 //! `/keys`: the keys of runs, and what came second.
+//!
+//! Owns: the rows about keys. Never takes or frees one.
 
 use axum::extract::State;
 use onward::RunId;

@@ -1,4 +1,6 @@
 //! `/runs/{id}/log`: the lines that a run wrote.
+//!
+//! Owns: the page of lines. Never writes one; runs do.
 
 use axum::extract::State;
 use onward::LogLine;

@@ -1,4 +1,6 @@
 //! `/meta`: what this server is, and what the caller may do.
+//!
+//! Owns: the facts that a page is built by. Never a secret.
 
 use axum::Extension;
 use axum::extract::State;

@@ -1,6 +1,10 @@
 //! The handlers, one file per noun: parse, one call of the library, answer.
+//!
+//! Owns: what each endpoint of the table does. Never decides who may: a request that comes here has
+//! passed the guard.
 
 pub(crate) mod audit;
+pub(crate) mod codes;
 pub(crate) mod errors;
 pub(crate) mod export;
 pub(crate) mod filter;

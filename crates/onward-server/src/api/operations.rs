@@ -1,4 +1,6 @@
 //! `/operations`: changes of many runs, each a run of its own, so that it outlives the server.
+//!
+//! Owns: how such a change is asked for and shown. Never changes a run itself; the workflow does.
 
 use axum::Extension;
 use axum::extract::State;
@@ -67,6 +69,7 @@ pub(crate) async fn begin(
     if new.dry_run {
         return matched(&app, &operation).await;
     }
+    app.operate().await;
     // Runs that are started from here on are not meant.
     let now = app.now();
     let before = operation.filter.created_before.map_or(now, |before| before.min(now));

@@ -1,4 +1,6 @@
 //! `/queues`: what waits where, and what limits it.
+//!
+//! Owns: the rows about queues. Never decides what a claim takes; the store does.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +18,7 @@ struct Shown {
     name: String,
     queued: u64,
     running: u64,
+    oldest_due_at: Option<Timestamp>,
     served_by: usize,
     limits: QueueLimits,
     paused_at: Option<Timestamp>,
@@ -48,9 +51,9 @@ async fn served_by(app: &App) -> Result<BTreeMap<String, usize>, Problem> {
 }
 
 fn shown(counts: QueueCounts) -> Shown {
-    let QueueCounts { queue, queued, running } = counts;
+    let QueueCounts { queue, queued, running, oldest_due_at } = counts;
     let (limits, paused_at) = (queue.limits, queue.paused_at);
-    Shown { name: queue.name, queued, running, served_by: 0, limits, paused_at }
+    Shown { name: queue.name, queued, running, oldest_due_at, served_by: 0, limits, paused_at }
 }
 
 pub(crate) async fn limit(

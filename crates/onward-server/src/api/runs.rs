@@ -1,7 +1,10 @@
 //! `/runs`: lists of runs, and one run.
+//!
+//! Owns: the rows that lists of runs have, and the sentence in them. Never computes why a run does not
+//! run; the library does.
 
 use axum::extract::State;
-use onward::{Query, Run, RunPage, RunState, Why, why};
+use onward::{Around, Query, Run, RunPage, RunState, Why, why};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -39,7 +42,9 @@ async fn rows(app: &App, page: RunPage) -> Answer {
 pub(crate) async fn reason(app: &App, run: &Run) -> Result<Why, Problem> {
     let stats = app.stats().await?;
     let used = app.queue_use(run).await?;
-    Ok(why(run, &stats.workers, used.as_ref(), app.now()))
+    let holder = app.onward.key_holder(run).await;
+    let around = Around { workers: &stats.workers, used: used.as_ref(), holder: holder.as_ref() };
+    Ok(why(run, around, app.now()))
 }
 
 /// A run as a row: without its payloads, and with the sentence that says why it does not run.

@@ -1,4 +1,6 @@
 //! `/schedules`: what starts runs by the clock.
+//!
+//! Owns: how a schedule is asked for and shown. Never computes a time; the library does.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -14,7 +16,7 @@ use crate::app::App;
 use crate::limits::BACKFILL_MAX;
 use crate::operation::check_workflow;
 use crate::problem::Problem;
-use crate::request::{At, Body, Params};
+use crate::request::{At, Body, Params, null};
 
 /// Times that are shown ahead.
 const NEXT_SHOWN: usize = 5;
@@ -70,10 +72,6 @@ pub(crate) struct NewSchedule {
     overlap: Overlap,
     #[serde(default)]
     catch_up: CatchUp,
-}
-
-fn null() -> Json {
-    Json::stored("null")
 }
 
 pub(crate) async fn put(

@@ -1,5 +1,6 @@
 //! `/session`: the dashboard's login.
 //!
+//! Owns: the cookie. Never keeps a session.
 //! The cookie carries the token itself, where no script can read it: so a login survives the server,
 //! and a token that is taken away ends it.
 

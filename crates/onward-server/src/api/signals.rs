@@ -1,4 +1,6 @@
 //! `/runs/{id}/signals` and `/callbacks`: messages to runs.
+//!
+//! Owns: how a message is asked for. Never puts a callback's token into a path or a log.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -11,7 +13,7 @@ use crate::answer::{self, Answer};
 use crate::app::App;
 use crate::guard::Detail;
 use crate::problem::Problem;
-use crate::request::{At, Body, idempotency_key, run_id};
+use crate::request::{At, Body, idempotency_key, null, run_id};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,10 +22,6 @@ pub(crate) struct NewSignal {
     #[serde(default = "null")]
     value: Json,
     key: Option<String>,
-}
-
-fn null() -> Json {
-    Json::stored("null")
 }
 
 #[derive(Serialize)]

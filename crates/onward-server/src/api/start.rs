@@ -1,4 +1,7 @@
 //! `/workflows/{workflow}/runs`: starting a run, once for its `Idempotency-Key`.
+//!
+//! Owns: what a start says and what comes of its key. Never decides whether two inputs are the same; the
+//! library does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +23,8 @@ use crate::limits::WAIT_MAX;
 use crate::operation::check_workflow;
 use crate::options::Caller;
 use crate::problem::Problem;
-use crate::request::{At, Body, Mount, Params, idempotency_key};
+use crate::request::{At, Body, Mount, Params, idempotency_key, null};
+use crate::trace;
 
 /// The header of an answer that was given before.
 pub(crate) const REPLAYED: (HeaderName, HeaderValue) =
@@ -58,10 +62,6 @@ impl NewRun {
     }
 }
 
-fn null() -> Json {
-    Json::stored("null")
-}
-
 #[derive(Serialize)]
 struct Started {
     run: Box<RawValue>,
@@ -75,24 +75,40 @@ pub(crate) async fn start(
     Body(new): Body<NewRun>,
 ) -> Answer {
     check_workflow(&workflow)?;
-    let Head { caller, mount, key, wait } = head;
+    let Head { caller, mount, key, wait, traceparent } = head;
     let gathered = new.is_gathered();
-    let started = start_of(&app, workflow, new, key.as_deref())?.caller(caller).started().await;
-    app.counts.keyed(outcome(key.is_some(), &started, wait));
-    let (handle, how) = started?;
-    let replayed = how == StartedHow::Existing;
+    let mut start = start_of(&app, workflow, new, key.as_deref())?.caller(caller);
+    if let Some(traceparent) = traceparent {
+        start = start.traceparent(&traceparent);
+    }
+    let started = start.started().await;
+    let (handle, how) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            app.counts.keyed(refused(key.as_deref(), error.code()));
+            return Err(error.into());
+        }
+    };
     let mut run = handle.status().await?;
+    let replayed = how == StartedHow::Existing;
+    // Whoever is gathered with others waits for the run that they share.
+    let in_flight = replayed && wait.is_some() && !gathered && !run.state.is_final();
+    app.counts.keyed(match how {
+        _ if key.is_none() => "missing",
+        _ if in_flight => "in_flight",
+        StartedHow::Existing => "replayed",
+        _ => "first",
+    });
+    if in_flight {
+        let text = format!("run {} has this key and has not ended", run.id);
+        let problem = Problem::new(Code::RunInFlight, text);
+        return Err(problem.of_run(run.id).retry_after_ms(IN_FLIGHT_MS));
+    }
     let mut status = match how {
         StartedHow::Existing | StartedHow::Retried => StatusCode::OK,
         _ => StatusCode::CREATED,
     };
     if let Some(wait) = wait {
-        // Whoever is gathered with others waits for the run that they share.
-        if replayed && !gathered && !run.state.is_final() {
-            let text = format!("run {} has this key and has not ended", run.id);
-            let problem = Problem::new(Code::RunInFlight, text);
-            return Err(problem.of_run(run.id).retry_after_ms(IN_FLIGHT_MS));
-        }
         run = ended(&handle, run, wait).await?;
         status = if run.state.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
     }
@@ -106,6 +122,8 @@ pub(crate) struct Head {
     mount: Mount,
     key: Option<String>,
     wait: Option<Duration>,
+    /// The trace that the caller is in.
+    traceparent: Option<String>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Head {
@@ -119,7 +137,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Head {
             Some(from) => format!("http {who} {from}"),
             None => format!("http {who}"),
         };
-        Ok(Self { caller, mount, key: idempotency_key(&parts.headers)?, wait: wait(&params)? })
+        let key = idempotency_key(&parts.headers)?;
+        let traceparent = trace::parent(&parts.headers).map(str::to_owned);
+        Ok(Self { caller, mount, key, wait: wait(&params)?, traceparent })
     }
 }
 
@@ -202,18 +222,11 @@ fn start_of(
     Ok(start)
 }
 
-/// What came of the key, as the metrics name it.
-fn outcome(
-    keyed: bool,
-    started: &Result<(RunHandle<Json>, StartedHow), onward::Error>,
-    wait: Option<Duration>,
-) -> &'static str {
-    match started {
-        _ if !keyed => "missing",
-        Ok((_, StartedHow::Existing)) if wait.is_some() => "in_flight",
-        Ok((_, StartedHow::Existing)) => "replayed",
-        Ok(_) => "first",
-        Err(error) if error.code() == Code::KeyConflict => "mismatch",
-        Err(_) => "refused",
+/// What came of the key of a start that was refused, as the metrics name it.
+fn refused(key: Option<&str>, code: Code) -> &'static str {
+    match code {
+        _ if key.is_none() => "missing",
+        Code::KeyConflict => "mismatch",
+        _ => "refused",
     }
 }

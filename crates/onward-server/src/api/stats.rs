@@ -1,4 +1,6 @@
 //! `/stats`: counts of runs, the workers, and the last hour by the minute.
+//!
+//! Owns: the answer for the overview. Never counts more often than once a second.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +11,7 @@ use serde::Serialize;
 
 use crate::answer::{self, Answer};
 use crate::app::App;
+use crate::operation::of_users;
 
 /// The series goes back an hour.
 const SERIES_MINUTES: i64 = 60;
@@ -19,7 +22,7 @@ const MINUTE_MS: i64 = 60_000;
 struct Stats<'a> {
     runs: &'a BTreeMap<RunState, u64>,
     queued: &'a BTreeMap<String, u64>,
-    workers: &'a [WorkerInfo],
+    workers: Vec<&'a WorkerInfo>,
     /// `None` where the store cannot tell.
     series: Option<Vec<Minute>>,
 }
@@ -42,6 +45,6 @@ pub(crate) async fn show(State(app): State<App>) -> Answer {
         }
         None => None,
     };
-    let (runs, queued, workers) = (&stats.runs, &stats.queued, stats.workers.as_slice());
-    answer::ok(&Stats { runs, queued, workers, series })
+    let workers = of_users(&stats.workers).collect();
+    answer::ok(&Stats { runs: &stats.runs, queued: &stats.queued, workers, series })
 }

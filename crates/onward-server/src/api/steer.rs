@@ -1,4 +1,6 @@
 //! `/runs/{id}/cancel`, `/retry`, `/pause`, `/resume`, `/fork` and `DELETE`: what an operator does.
+//!
+//! Owns: how a change of one run is asked for. Never decides whether the run allows it; the store does.
 
 use axum::extract::State;
 use axum::http::header::LOCATION;

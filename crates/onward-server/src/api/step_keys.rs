@@ -1,4 +1,6 @@
 //! `/step-keys`: keys of steps and of work outside any run.
+//!
+//! Owns: the rows about step keys. Never takes one; steps do.
 
 use axum::extract::State;
 use onward::{Duplicates, StepKey};

@@ -1,4 +1,6 @@
 //! `/workflows`: what there is, as far as the newest runs and the workers tell.
+//!
+//! Owns: the counts by workflow. Never looks at more runs than its sample.
 
 use std::collections::BTreeMap;
 

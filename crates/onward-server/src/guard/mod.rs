@@ -18,6 +18,7 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use onward::Code;
+use tracing::Instrument;
 
 pub(crate) use audit::Detail;
 pub(crate) use who::{COOKIE, session_secret};
@@ -27,6 +28,7 @@ use crate::endpoint::Endpoint;
 use crate::options::{Caller, Role};
 use crate::problem::Problem;
 use crate::request::Params;
+use crate::trace;
 
 /// What the guard of one endpoint knows.
 #[derive(Clone)]
@@ -50,14 +52,21 @@ impl std::fmt::Display for Peer {
 
 /// Checks a request, hands it to its handler, and dresses the answer.
 pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let is_get = !guard.endpoint.is_change();
-    let response = match pass(&guard, request, next).await {
+    let span = trace::of_request(guard.endpoint, request.headers());
+    let response = match pass(&guard, request, next).instrument(span.clone()).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     };
+    trace::answered(&span, response.status());
     guard.app.counts.answered(guard.endpoint.name, response.status());
-    dressed(response, is_get)
+    dressed(response, if guard.endpoint.is_change() { NEVER_KEPT } else { KEPT_IF_SAME })
 }
+
+/// How long a browser keeps the answer to a look: until it asks again, and hears that it is the same.
+pub(crate) const KEPT_IF_SAME: &str = "no-cache, private";
+
+/// How long it keeps the answer to a change.
+const NEVER_KEPT: &str = "no-store";
 
 async fn pass(guard: &Guard, request: Request, next: Next) -> Result<Response, Problem> {
     let Guard { app, endpoint } = guard;
@@ -138,7 +147,7 @@ fn refused(app: &App, endpoint: &Endpoint, caller: &Caller, needed: Role) -> Opt
 }
 
 /// The headers that every answer has: nothing is sniffed, framed, cached or sent on.
-pub(crate) fn dressed(mut response: Response, is_get: bool) -> Response {
+pub(crate) fn dressed(mut response: Response, kept: &'static str) -> Response {
     let headers = response.headers_mut();
     let mut set = |name, value| {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
@@ -149,7 +158,7 @@ pub(crate) fn dressed(mut response: Response, is_get: bool) -> Response {
     set(header::REFERRER_POLICY, "no-referrer");
     set(header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
     set(header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
-    set(header::CACHE_CONTROL, if is_get { "no-cache, private" } else { "no-store" });
+    set(header::CACHE_CONTROL, kept);
     response
 }
 

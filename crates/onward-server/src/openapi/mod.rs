@@ -54,12 +54,20 @@ pub fn document() -> Value {
 fn described(endpoint: &Endpoint, params: &Value) -> Value {
     let mut parameters: Vec<Value> = names(endpoint.path).map(in_path).collect();
     parameters.extend(endpoint.params.iter().map(|name| in_query(name, &params[name])));
-    if ["start_run", "send_signal", "fork_run"].contains(&endpoint.name) {
+    if ["start_run", "send_signal", "fork_run", "begin_operation"].contains(&endpoint.name) {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
             "description": "Names the request: sent again with the same key, it happens once.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
+        }));
+    }
+    if endpoint.name == "start_run" {
+        parameters.push(json!({
+            "name": "traceparent",
+            "in": "header",
+            "description": "The trace that the run is in (W3C); a malformed one is passed over.",
+            "schema": { "type": "string" },
         }));
     }
     let mut described = json!({

@@ -5,7 +5,7 @@ use std::time::Duration;
 use onward::{Callback, Ctx, Failure, Onward, RunHandle, Waits, Worker, Workflow};
 use serde_json::{Value, json};
 
-use crate::stage::{Reply, Stage};
+use super::stage::{Reply, Stage};
 
 /// Asks for a value, within so many milliseconds if any are given.
 const ASK: Workflow<Option<u64>, Option<Value>> = Workflow::named("ask");

@@ -1,6 +1,6 @@
 //! The dashboard's files, as a browser asks for them.
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, Stage};
 
 #[tokio::test]
 async fn the_page_is_at_every_path_of_its_views() {

@@ -3,7 +3,7 @@
 use onward::Failure;
 use serde_json::json;
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 

@@ -25,8 +25,9 @@ async fn a_mounted_router_knows_its_path_and_asks_the_application() {
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
 
-    let (status, _, _) = ask(address, "GET", "/admin/onward/api/v1/meta", None).await;
+    let (status, _, problem) = ask(address, "GET", "/admin/onward/api/v1/meta", None).await;
     assert_eq!(status, 401, "nobody said who it is");
+    assert_eq!(problem["type"], "/admin/onward/api/v1/codes/unauthorized");
     let path = "/admin/onward/api/v1/workflows/double/runs";
     let (status, place, body) = ask(address, "POST", path, Some("ada")).await;
     assert_eq!(status, 201, "{body}");

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::stage::{Asked, SOON, Stage};
+use super::stage::{Asked, SOON, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 const OPERATIONS: &str = "/api/v1/operations";
@@ -102,21 +102,37 @@ async fn an_operation_that_has_ended_cannot_be_aborted() {
 }
 
 #[tokio::test]
-async fn an_operation_waits_for_a_server_that_executes_it() {
+async fn a_mounted_router_executes_operations() {
     let stage = Stage::mounted().await;
     stage.post(RUNS, json!({ "input": 1 })).await;
     let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
     let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
-    assert_eq!(begun["state"], "running");
-    let stage = stage.succeeded().await;
     let done = ended(&stage, &begun["id"]).await;
     assert_eq!((&done["state"], &done["done"]), (&json!("done"), &json!(1)));
     stage.stop().await;
 }
 
 #[tokio::test]
-async fn an_operation_is_aborted_where_nobody_executes_it() {
-    let stage = Stage::mounted().await;
+async fn an_operation_goes_on_at_the_server_after_the_one_that_took_it() {
+    let stage = Stage::open().await;
+    // So that the first one takes it, and does not begin.
+    let queue = stage.onward.queue("onward-operations");
+    queue.pause().await.unwrap();
+    stage.post(RUNS, json!({ "input": 1 })).await;
+    let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    assert_eq!(begun["state"], "running");
+    let stage = stage.succeeded().await;
+    queue.resume().await.unwrap();
+    let done = ended(&stage, &begun["id"]).await;
+    assert_eq!((&done["state"], &done["done"]), (&json!("done"), &json!(1)));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_operation_is_aborted_before_it_begins() {
+    let stage = Stage::open().await;
+    stage.onward.queue("onward-operations").pause().await.unwrap();
     let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
     let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
     let path = format!("{OPERATIONS}/{}/abort", begun["id"].as_str().unwrap());

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 const BULK: &str = "/api/v1/queues/bulk";
@@ -24,6 +24,7 @@ async fn a_queue_is_limited_paused_and_resumed() {
     let list = stage.get("/api/v1/queues").await.json();
     let bulk = list["items"].as_array().unwrap().iter().find(|it| it["name"] == "bulk").unwrap();
     assert_eq!((&bulk["queued"], bulk["paused_at"].is_i64()), (&json!(1), true));
+    assert_eq!(bulk["oldest_due_at"], run["run"]["due_at"]);
     let resumed = stage.post(&format!("{BULK}/resume"), json!({})).await.json();
     assert!(resumed["paused_at"].is_null(), "{resumed}");
     let body = Some(json!({ "concurrency": 0 }));

@@ -1,8 +1,9 @@
 //! Looking at runs, and steering them.
 
-use serde_json::json;
+use onward::{Ctx, Workflow};
+use serde_json::{Value, json};
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, DOUBLE, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 
@@ -247,5 +248,43 @@ async fn a_run_is_forked_with_another_input() {
     assert_eq!((nowhere.status, nowhere.code().as_str()), (404, "step_not_found"));
     let log = stage.get(&format!("{path}/log")).await.json();
     assert_eq!(log["items"], json!([]));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_children_of_a_run_are_listed() {
+    const FAMILY: Workflow<Value, Value> = Workflow::named("family");
+    let stage = Stage::open().await;
+    let worker = stage.onward.worker().serve(FAMILY, async |ctx: Ctx, input: Value| {
+        ctx.start(DOUBLE, &input).detached().await?;
+        Ok(input)
+    });
+    let worker = worker.start().await.unwrap();
+    let path = "/api/v1/workflows/family/runs?wait_ms=20000";
+    let parent = stage.post(path, json!({ "input": 1 })).await.json()["run"]["id"].clone();
+    let children = format!("/api/v1/runs?parent={}", parent.as_str().unwrap());
+    let listed = stage.get(&children).await.json();
+    let [child] = &listed["items"].as_array().unwrap()[..] else { panic!("{listed}") };
+    assert_eq!((&child["workflow"], &child["parent"]["run"]), (&json!("double"), &parent));
+    let unread = stage.get("/api/v1/runs?parent=nonsense").await;
+    assert_eq!((unread.status, unread.code().as_str()), (400, "invalid_id"));
+    worker.shutdown().await.unwrap();
+    stage.stop().await;
+}
+
+/// Otherwise nobody would be told that no worker is up.
+#[tokio::test]
+async fn the_worker_of_the_server_itself_is_not_among_the_workers() {
+    let stage = Stage::open().await;
+    assert_eq!(stage.get("/api/v1/workers").await.json()["items"], json!([]));
+    assert_eq!(stage.onward.stats().await.unwrap().workers.len(), 1, "it has one");
+    assert_eq!(stage.get("/api/v1/stats").await.json()["workers"], json!([]));
+    let metrics = stage.get("/metrics").await.text;
+    assert!(!metrics.contains("onward_workers{"), "{metrics}");
+    stage.stop().await;
+    let stage = Stage::open().await.working().await;
+    let workers = stage.get("/api/v1/workers").await.json();
+    let [worker] = &workers["items"].as_array().unwrap()[..] else { panic!("{workers}") };
+    assert_eq!(worker["workflows"], json!(["double"]));
     stage.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, Stage};
 
 const NIGHTLY: &str = "/api/v1/schedules/nightly";
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::stage::Reply;
+use super::stage::Reply;
 
 /// Panics when the document does not describe this answer.
 pub(crate) fn check(document: &Value, method: &str, path: &str, reply: &Reply) {

@@ -1,12 +1,35 @@
 //! Who gets in, from where, and what is written down about it.
 
+use std::time::Duration;
+
 use onward::Json;
 use onward_server::{Access, NewToken, Options, Role, ServeError, ServeOptions, Tokens};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, SOON, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
+
+/// A client that sends the head of its request byte by byte does not hold a connection for ever.
+#[tokio::test]
+async fn a_head_that_does_not_come_to_its_end_is_cut() {
+    let mut serve = ServeOptions::new(Options::new(Access::Open(Role::Admin)));
+    serve.head_max = Duration::from_millis(50);
+    let stage = Stage::serving(serve).await;
+    let mut slow = TcpStream::connect(stage.address).await.unwrap();
+    let trickling = async {
+        slow.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
+        // Until the other side has closed it, each byte is taken.
+        while slow.write_all(b"a").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(SOON, trickling).await.expect("it is cut");
+    assert_eq!(stage.get("/livez").await.status, 200, "others are served");
+    stage.stop().await;
+}
 
 #[tokio::test]
 async fn an_address_that_others_reach_needs_tokens_or_to_be_called_insecure() {

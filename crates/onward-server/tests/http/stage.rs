@@ -1,4 +1,4 @@
-//! A server on a port of its own over a file of its own, and a client that speaks to it.
+//! A server on a port of its own over a store of its own, and a client that speaks to it.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::schema;
+use super::schema;
+use crate::Place;
 
 /// Longer than anything here takes on a slow machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
@@ -33,7 +34,8 @@ pub(crate) struct Stage {
     end: Option<oneshot::Sender<()>>,
     serving: Option<JoinHandle<()>>,
     worker: Option<Worker>,
-    _dir: tempfile::TempDir,
+    /// Where the store is: gone with the stage.
+    place: Place,
 }
 
 /// What a server answered.
@@ -77,15 +79,19 @@ impl Stage {
 
     /// A server with these options.
     pub(crate) async fn with(options: Options) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", dir.path().join("onward.db").display());
-        let onward = Onward::open(&url).await.unwrap();
-        Self::over(onward, dir, options).await
+        Self::serving(ServeOptions::new(options)).await
+    }
+
+    /// A server that is started like this.
+    pub(crate) async fn serving(serve: ServeOptions) -> Self {
+        let place = Place::new();
+        let onward = Onward::open(&place.url()).await.unwrap();
+        Self::over(onward, place, serve).await
     }
 
     /// A server over a store that is there.
-    async fn over(onward: Onward, dir: tempfile::TempDir, options: Options) -> Self {
-        let mut serve = ServeOptions::new(options.rate(100_000, 100_000));
+    async fn over(onward: Onward, place: Place, mut serve: ServeOptions) -> Self {
+        serve.options = serve.options.rate(100_000, 100_000);
         serve.listen.set_port(0);
         let bound = onward_server::bind(onward.clone(), serve).await.unwrap();
         let address = bound.address();
@@ -101,11 +107,11 @@ impl Stage {
             end: Some(end),
             serving: Some(serving),
             worker: None,
-            _dir: dir,
+            place,
         }
     }
 
-    /// A router in an application that serves nothing else, and executes nothing.
+    /// A router in an application that serves nothing else.
     pub(crate) async fn mounted() -> Self {
         let mut stage = Self::open().await;
         drop(stage.end.take());
@@ -127,8 +133,8 @@ impl Stage {
     pub(crate) async fn succeeded(mut self) -> Self {
         drop(self.end.take());
         self.serving.take().unwrap().await.unwrap();
-        let Self { onward, _dir, .. } = self;
-        Self::over(onward, _dir, Options::new(Access::Open(Role::Admin))).await
+        let Self { onward, place, .. } = self;
+        Self::over(onward, place, ServeOptions::new(Options::new(Access::Open(Role::Admin)))).await
     }
 
     /// A server with one token for each role.

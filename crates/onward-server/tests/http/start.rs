@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{Asked, Stage};
+use super::stage::{Asked, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 
@@ -87,6 +87,22 @@ async fn a_throttled_start_has_the_first_input_and_is_waited_for() {
     let second = stage.keyed(&path, "page-7", body(5)).await;
     assert_eq!((second.status, &second.json()["run"]["id"]), (200, &first.json()["run"]["id"]));
     assert_eq!(second.json()["run"]["output"], 8);
+}
+
+#[tokio::test]
+async fn a_run_is_in_the_trace_of_the_request_that_starts_it() {
+    let stage = Stage::open().await;
+    let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (sent, kept) in [(header, json!(header)), ("nonsense", json!(null))] {
+        let headers = vec![("traceparent", sent)];
+        let asked = Asked { headers, body: Some(json!({ "input": 1 })) };
+        let started = stage.send("POST", RUNS, asked).await;
+        assert_eq!(started.status, 201, "{started:?}");
+        assert_eq!(
+            started.json()["run"]["tags"].get("traceparent").cloned().unwrap_or_default(),
+            kept
+        );
+    }
     stage.stop().await;
 }
 
@@ -112,6 +128,12 @@ async fn a_key_that_is_to_be_refused_is_taken() {
     stage.stop().await;
 }
 
+/// Whether so many starts came to this.
+fn counted(metrics: &str, outcome: &str, number: u64) -> bool {
+    let row = format!("onward_idempotency_requests_total{{outcome=\"{outcome}\"}} {number}");
+    metrics.lines().any(|line| line == row)
+}
+
 #[tokio::test]
 async fn a_start_can_wait_for_the_end() {
     let stage = Stage::open().await.working().await;
@@ -121,6 +143,8 @@ async fn a_start_can_wait_for_the_end() {
     let again = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
     assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(again.json()["run"]["output"], 42);
+    let metrics = stage.get("/metrics").await.text;
+    assert!(counted(&metrics, "replayed", 1) && !metrics.contains("in_flight"), "{metrics}");
     stage.stop().await;
 }
 
@@ -133,6 +157,8 @@ async fn a_wait_without_a_worker_ends_with_the_run_as_it_stands() {
     let again = stage.keyed(&path, "order-7", json!({ "input": 21 })).await;
     assert_eq!((again.status, again.code().as_str()), (409, "run_in_flight"));
     assert_eq!(again.header("retry-after"), Some("1"));
+    let metrics = stage.get("/metrics").await.text;
+    assert!(counted(&metrics, "in_flight", 1) && !metrics.contains("replayed"), "{metrics}");
     let far = stage.post(&format!("{RUNS}?wait_ms=30001"), json!({})).await;
     assert_eq!((far.status, far.code().as_str()), (400, "invalid_request"));
     stage.stop().await;

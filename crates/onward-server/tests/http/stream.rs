@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::json;
 
-use crate::stage::{Asked, SOON, Stage};
+use super::stage::{Asked, SOON, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 

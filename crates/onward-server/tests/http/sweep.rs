@@ -3,7 +3,7 @@
 use onward_server::{Access, Options, Role};
 use serde_json::{Value, json};
 
-use crate::stage::{Asked, Stage, document};
+use super::stage::{Asked, Stage, document};
 
 /// The endpoints of the document: method, path with its names filled in, and the role it takes.
 fn endpoints() -> Vec<(String, String, Option<Role>)> {

@@ -15,7 +15,7 @@ use super::signal::SendSignal;
 use crate::ending::{Ending, EndingWaiter};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Duplicates, Topic, Which};
-use crate::why::{Why, why};
+use crate::why::{Around, Why, why};
 use crate::{Code, Error, Json, Record, Run, RunId, RunState};
 
 /// A run, to wait for, look at and steer.
@@ -162,7 +162,8 @@ impl<O> RunHandle<O> {
     /// too, and its new end is waited for.
     ///
     /// # Errors
-    /// `run_not_failed`, `run_not_found`, or that the store does not answer.
+    /// `run_not_failed`, `run_undone` when it has turned back, `run_not_found`, or that the store does
+    /// not answer.
     pub async fn retry(&self) -> Result<(), Error> {
         super::steer::retry(&self.client, self.id).await
     }
@@ -183,10 +184,9 @@ impl<O> RunHandle<O> {
     /// ```
     ///
     /// # Errors
-    /// `run_not_ended`, `not_supported`, or that the store does not answer.
+    /// `run_not_ended`, `verb_unsupported`, or that the store does not answer.
     pub async fn delete(&self) -> Result<bool, Error> {
-        let deletes = self.client.store.deletes().ok_or_else(|| Error::new(Code::NotSupported))?;
-        Ok(deletes.delete_run(self.id).await?)
+        super::steer::delete(&self.client, self.id).await
     }
 
     /// Sends the run a signal, which its function gets from [`Ctx::signal`](crate::Ctx::signal).
@@ -220,7 +220,10 @@ impl<O> RunHandle<O> {
             Some(queues) => queues.queue_use(run.queue.clone(), run.lane.clone()).await?,
             None => None,
         };
-        Ok(why(&run, &stats.workers, used.as_ref(), store.clock().now()))
+        let holder = super::step_key::holder(&self.client.keys, &run).await;
+        let around =
+            Around { workers: &stats.workers, used: used.as_ref(), holder: holder.as_ref() };
+        Ok(why(&run, around, store.clock().now()))
     }
 
     /// Waits until the run has ended and gives it as it stands then. A run that goes on as

@@ -1,4 +1,4 @@
-//! One verb on every run that a filter fits.
+//! One verb on every run that a filter fits, or that is named.
 //!
 //! Owns: [`Matching`] and [`SteerMany`]: bounded batches, what is counted, and the pace. Never holds
 //! more than a batch in memory, and never skips a run silently.
@@ -14,24 +14,29 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Inner, steer};
-use crate::limits::{REFUSALS_KEPT_MAX, STEER_BATCH_MAX};
+use crate::limits::{REFUSALS_KEPT_MAX, STEER_AT_ONCE, STEER_BATCH_MAX};
 use crate::store::rules::{Cancelling, cancelling, retrying};
 use crate::store::steer::{pausing, resuming};
-use crate::store::{self, Filter, Query};
+use crate::store::{self, Conflict, Filter, Query};
 use crate::{Code, Error, Run, RunId};
-
-/// Runs that are changed at the same moment: their writes share a commit.
-const AT_ONCE: usize = 8;
 
 /// Why a run is passed over that is as it should be already.
 const ALREADY: &str = "already";
 
-/// The runs that a filter fits; made by [`Onward::matching`](crate::Onward::matching).
+/// The runs that a filter fits, or that are named; made by
+/// [`Onward::matching`](crate::Onward::matching) and [`Onward::these`](crate::Onward::these).
 #[must_use = "nothing happens until a verb is chosen and awaited"]
 pub struct Matching {
     client: Arc<Inner>,
-    filter: Filter,
+    meant: Meant,
     only: Only,
+}
+
+/// Which runs are meant.
+#[derive(Clone, Debug)]
+pub(super) enum Meant {
+    Fitting(Filter),
+    These(Vec<RunId>),
 }
 
 /// Which of the runs that the filter fits are meant.
@@ -43,14 +48,16 @@ enum Verb {
     Retry,
     Pause,
     Resume,
+    Delete,
 }
 
 impl Matching {
-    pub(super) fn new(client: Arc<Inner>, filter: Filter) -> Self {
-        Self { client, filter, only: None }
+    pub(super) fn new(client: Arc<Inner>, meant: Meant) -> Self {
+        Self { client, meant, only: None }
     }
 
-    /// Only those of which this is true, besides what the filter can say.
+    /// Only those of which this is true, besides what the filter can say. Of runs that are named, all are
+    /// meant.
     pub fn only(mut self, only: impl Fn(&Run) -> bool + Send + Sync + 'static) -> Self {
         self.only = Some(Box::new(only));
         self
@@ -74,6 +81,11 @@ impl Matching {
     /// Lets each that is paused go on, as [`RunHandle::resume`](crate::RunHandle::resume).
     pub fn resume(self) -> SteerMany {
         SteerMany::new(self, Verb::Resume)
+    }
+
+    /// Deletes each that has ended, as [`RunHandle::delete`](crate::RunHandle::delete).
+    pub fn delete(self) -> SteerMany {
+        SteerMany::new(self, Verb::Delete)
     }
 }
 
@@ -181,10 +193,29 @@ impl SteerMany {
         self
     }
 
-    async fn steer(mut self) -> Result<Steered, Error> {
+    async fn steer(self) -> Result<Steered, Error> {
+        match self.matching.meant.clone() {
+            Meant::Fitting(filter) => self.steer_fitting(filter).await,
+            Meant::These(runs) => self.steer_these(runs).await,
+        }
+    }
+
+    /// Whether each allows it is not looked at before: the change itself says so.
+    async fn steer_these(mut self, runs: Vec<RunId>) -> Result<Steered, Error> {
         let mut all = Steered::default();
-        let mut query = Query { filter: self.matching.filter.clone(), before: None, limit: 0 };
-        query.limit = STEER_BATCH_MAX;
+        for some in runs.chunks(STEER_BATCH_MAX) {
+            all.matched += some.len() as u64;
+            self.change_all(some, &mut all).await?;
+            if let Some(on_progress) = &mut self.on_progress {
+                on_progress(&all);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn steer_fitting(mut self, filter: Filter) -> Result<Steered, Error> {
+        let mut all = Steered::default();
+        let mut query = Query { filter, before: None, limit: STEER_BATCH_MAX };
         loop {
             let page = self.matching.client.store.list(query.clone()).await?;
             query.before = page.runs.last().map(|run| run.id);
@@ -209,12 +240,18 @@ impl SteerMany {
                 Err(error) => all.skip(Error::from(error).code().as_str()),
             }
         }
+        self.change_all(&changes, all).await
+    }
+
+    /// Changes these, at the pace that was asked for.
+    async fn change_all(&mut self, runs: &[RunId], all: &mut Steered) -> Result<(), Error> {
         if self.dry_run {
-            all.done += changes.len() as u64;
+            all.done += runs.len() as u64;
             return Ok(());
         }
-        let at_once = self.per_second.map_or(AT_ONCE, |pace| AT_ONCE.min(pace as usize));
-        for some in changes.chunks(at_once.max(1)) {
+        let at_once =
+            self.per_second.map_or(STEER_AT_ONCE, |pace| STEER_AT_ONCE.min(pace as usize));
+        for some in runs.chunks(at_once.max(1)) {
             let began = Instant::now();
             self.change(some, all).await?;
             if let Some(per_second) = self.per_second {
@@ -238,6 +275,7 @@ impl SteerMany {
                 (_, Ok(())) => all.done += 1,
                 (run, Err(error)) => match error.code() {
                     code @ (Code::RunFinished
+                    | Code::RunNotEnded
                     | Code::RunNotFailed
                     | Code::RunUndone
                     | Code::RunNotFound) => all.skip(code.as_str()),
@@ -261,6 +299,8 @@ impl Verb {
             Verb::Retry => retrying(run, false),
             Verb::Pause => pausing(run),
             Verb::Resume => resuming(run),
+            Verb::Delete if run.state.is_final() => Ok(true),
+            Verb::Delete => Err(store::Error::Conflict(Conflict::NotEnded { run: run.id })),
         }
     }
 
@@ -270,6 +310,7 @@ impl Verb {
             Verb::Retry => steer::retry(client, run).await,
             Verb::Pause => steer::pause(client, run).await,
             Verb::Resume => steer::resume(client, run).await,
+            Verb::Delete => steer::delete(client, run).await.map(drop),
         }
     }
 }
@@ -285,7 +326,7 @@ impl IntoFuture for SteerMany {
 
 impl fmt::Debug for Matching {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Matching").field("filter", &self.filter).finish_non_exhaustive()
+        f.debug_struct("Matching").field("meant", &self.meant).finish_non_exhaustive()
     }
 }
 

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub use copy::{Copied, CopyProgress, CopyTo};
 pub use fork::ForkRun;
 pub use handle::RunHandle;
+use matching::Meant;
 pub use matching::{Matching, SteerFailure, SteerMany, Steered};
 pub use once::{Held, Once};
 pub use open::Open;
@@ -344,7 +345,7 @@ impl Onward {
         Ok(self.inner.store.list(Query { limit, ..query }).await?)
     }
 
-    /// The runs that a filter fits, to cancel, retry, pause or resume all of them.
+    /// The runs that a filter fits, to cancel, retry, pause, resume or delete all of them.
     ///
     /// ```
     /// use onward::{Filter, Onward, RunState};
@@ -357,7 +358,13 @@ impl Onward {
     /// # Ok(()) }
     /// ```
     pub fn matching(&self, filter: Filter) -> Matching {
-        Matching::new(Arc::clone(&self.inner), filter)
+        Matching::new(Arc::clone(&self.inner), Meant::Fitting(filter))
+    }
+
+    /// These runs, to cancel, retry, pause, resume or delete all of them. One that does not allow it is
+    /// counted and passed over.
+    pub fn these(&self, runs: Vec<RunId>) -> Matching {
+        Matching::new(Arc::clone(&self.inner), Meant::These(runs))
     }
 
     /// Counts of runs by state and queue, and the workers.

@@ -22,6 +22,7 @@ use crate::store::rules;
 use crate::store::{
     self, Claimed, End, Gather, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
 };
+use crate::trace;
 use crate::worker::{Reserved, Shared};
 use crate::{Code, Error, Fingerprint, Json, Key, OnConflict, Run, RunId, RunState, Timestamp};
 
@@ -426,7 +427,7 @@ impl StartOptions {
             key,
             start_at,
             timeout_ms: self.timeout.map(millis),
-            tags: self.tags.clone(),
+            tags: trace::tagged(&self.tags),
             caller: client.caller.clone(),
             parent: None,
             claimant: None,
@@ -440,7 +441,7 @@ impl StartOptions {
     }
 
     fn check_tags(&self) -> Result<(), Error> {
-        if self.tags.len() > TAGS_MAX {
+        if trace::own_tags(&self.tags) > TAGS_MAX {
             let about = format!("{} tags, the limit is {TAGS_MAX}", self.tags.len());
             return Err(Error::new(Code::InvalidOption).about(about));
         }

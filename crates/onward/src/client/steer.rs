@@ -1,4 +1,4 @@
-//! Steering one run: cancel, retry, pause, resume, and its log.
+//! Steering one run: cancel, retry, pause, resume, delete, and its log.
 //!
 //! Owns: what each of these asks of the store, for a handle and for many runs alike. Never decides
 //! whether the run allows it; the store does.
@@ -37,6 +37,12 @@ pub(super) async fn pause(client: &Inner, run: RunId) -> Result<(), Error> {
 pub(super) async fn resume(client: &Inner, run: RunId) -> Result<(), Error> {
     let resumed = steer(client)?.resume(run).await;
     resumed.map(drop).map_err(|error| Error::from(error).of_run(run))
+}
+
+/// Deletes a run that has ended; says whether it was there.
+pub(super) async fn delete(client: &Inner, run: RunId) -> Result<bool, Error> {
+    let deletes = client.store.deletes().ok_or_else(|| Error::new(Code::VerbUnsupported))?;
+    Ok(deletes.delete_run(run).await?)
 }
 
 /// The store as one that steers.

@@ -3,8 +3,9 @@
 //! Owns: the client's way to the keys, wherever they are. Never takes one; steps and `once` do.
 
 use super::{Once, Onward};
-use crate::store::{Keys, StepKey, StepKeyPage};
-use crate::{Code, Duplicates, Error, Key};
+use crate::keyed::KeyPlace;
+use crate::store::{KeyHolder, KeyState, Keys, StepKey, StepKeyPage};
+use crate::{Code, Duplicates, Error, Key, Run, Waits};
 
 impl Onward {
     /// A piece of work outside any workflow that is done once for its key, by whoever comes first.
@@ -85,7 +86,20 @@ impl Onward {
         Ok(self.keys()?.release_key(key.into().to_string()).await?)
     }
 
+    /// Who has the step key that this run waits for; `None` where it waits for none, or where that cannot
+    /// be said.
+    pub async fn key_holder(&self, run: &Run) -> Option<KeyHolder> {
+        holder(&self.inner.keys, run).await
+    }
+
     fn keys(&self) -> Result<&dyn Keys, Error> {
         self.inner.keys.keys().ok_or_else(|| Error::new(Code::KeysUnsupported))
     }
+}
+
+/// Who has the key that a run waits for. Keys that do not answer only leave the sentence without a name.
+pub(super) async fn holder(keys: &KeyPlace, run: &Run) -> Option<KeyHolder> {
+    let Some(Waits::Key { key, .. }) = &run.waits_for else { return None };
+    let found = keys.keys()?.step_key(key.clone()).await.ok()??;
+    (found.state == KeyState::Held).then_some(found.holder)
 }

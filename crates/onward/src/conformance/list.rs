@@ -1,5 +1,6 @@
 //! Looking: one run, pages of runs, pages of history, and counts.
 
+use super::child::child_of;
 use super::stage::*;
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{End, Error, Filter, NewRun, Query, Which};
@@ -70,6 +71,26 @@ pub async fn filter_by_time_includes_its_beginning_only(stage: &Stage) {
     assert_eq!(listed(stage, from).await, [runs[2], runs[1]]);
     let before = Filter { created_before: middle, ..Filter::default() };
     assert_eq!(listed(stage, before).await, [runs[0]]);
+}
+
+/// A filter by parent finds the children of a run, whatever has become of them.
+pub async fn children_are_found_by_their_parent(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let one = stage.start(child_of(lease, "$child/one")).await;
+    let mut detached = child_of(lease, "$child/two");
+    if let Some(parent) = &mut detached.parent {
+        parent.detached = true;
+    }
+    let two = stage.start(detached).await;
+    stage.start(new_run()).await;
+    stage.store.cancel(one).await.unwrap();
+    let children = || Filter { parent: Some(lease.run), ..Filter::default() };
+    assert_eq!(listed(stage, children()).await, [two, one]);
+    let open = Filter { states: vec![RunState::Queued], ..children() };
+    assert_eq!(listed(stage, open).await, [two]);
+    let none = Filter { parent: Some(one), ..Filter::default() };
+    assert_eq!(listed(stage, none).await, []);
 }
 
 /// Tags are matched by name and value, and all of them must be there.
@@ -180,6 +201,7 @@ pub async fn stats_count_runs_and_workers(stage: &Stage) {
         (&[QUEUE.into()][..], &[WORKFLOW.into()][..])
     );
     assert_eq!(info.lease_until, stage.in_ms(LEASE_MS as u64));
+    assert_eq!((info.concurrency, info.is_full()), (Some(CONCURRENCY), false));
 }
 
 /// A worker that was marked lost is not among the workers.

@@ -93,7 +93,6 @@ pub use step_key::{KeyStage, KeysHarness};
 #[macro_export]
 macro_rules! conformance_suite {
     ($harness:ty) => {
-        $crate::conformance_steering! { $harness }
         $crate::conformance_cases! {
             $harness =>
             start {
@@ -373,6 +372,7 @@ macro_rules! conformance_suite {
                 handles_share_the_runs
                 every_filter_holds_back_what_does_not_fit
                 filter_by_time_includes_its_beginning_only
+                children_are_found_by_their_parent
                 every_tag_of_a_filter_must_fit
                 pages_are_stable_while_runs_are_added
                 full_last_page_says_so
@@ -466,6 +466,7 @@ macro_rules! conformance_suite {
                 full_firing_starts_every_run
             }
         }
+        $crate::steering_conformance_suite!($harness);
         $crate::queue_conformance_suite!($harness);
         $crate::look_conformance_suite!($harness);
     };

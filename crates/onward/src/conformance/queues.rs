@@ -124,16 +124,19 @@ pub async fn import_queue_twice(stage: &Stage) {
 pub async fn queues_come_in_pages(stage: &Stage) {
     let worker = stage.worker().await;
     stage.running(&worker).await;
+    let oldest_due_at = Some(stage.in_ms(0));
     for _ in 0..2 {
         stage.start(crate::store::NewRun { queue: "slow".into(), ..new_run() }).await;
+        stage.clock.advance(std::time::Duration::from_secs(1));
     }
     let ocr = queues(stage).pause_queue("ocr".into()).await.unwrap();
     let page = queues(stage).list_queues(None, 2).await.unwrap();
-    let running = QueueCounts { queue: Queue::named(QUEUE), queued: 0, running: 1 };
-    assert_eq!(page.queues, [running, QueueCounts { queue: ocr, queued: 0, running: 0 }]);
+    let running = QueueCounts { queue: Queue::named(QUEUE), running: 1, ..QueueCounts::default() };
+    assert_eq!(page.queues, [running, QueueCounts { queue: ocr, ..QueueCounts::default() }]);
     assert!(page.more);
     let rest = queues(stage).list_queues(Some("ocr".into()), 2).await.unwrap();
-    assert_eq!(rest.queues, [QueueCounts { queue: Queue::named("slow"), queued: 2, running: 0 }]);
+    let slow = QueueCounts { queue: Queue::named("slow"), queued: 2, running: 0, oldest_due_at };
+    assert_eq!(rest.queues, [slow], "the one that waits longest was due first");
     assert!(!rest.more);
 }
 

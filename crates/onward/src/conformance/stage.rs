@@ -22,6 +22,9 @@ use crate::{Clock, Record, Run, RunId, RunState, TestClock, Timestamp, WorkerId}
 /// How long a lease lasts on the stage.
 pub const LEASE_MS: i64 = 10_000;
 
+/// How many runs its workers say that they execute at once.
+pub const CONCURRENCY: u32 = 8;
+
 /// The workflow that runs and workers have, unless a case says otherwise.
 pub const WORKFLOW: &str = "index-attachment";
 
@@ -228,6 +231,7 @@ impl Worker {
             queues: vec![QUEUE.to_owned()],
             workflows: vec![WORKFLOW.to_owned()],
             lease_ms: LEASE_MS,
+            concurrency: CONCURRENCY,
         }
     }
 

@@ -5,7 +5,7 @@
 /// Makes one test of every case about pausing, forking and noting; a part of the suite.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! conformance_steering {
+macro_rules! steering_conformance_suite {
     ($harness:ty) => {
         $crate::conformance_cases! {
             $harness =>

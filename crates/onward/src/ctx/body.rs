@@ -40,6 +40,11 @@ impl Step {
         &self.id
     }
 
+    /// The name under which it is recorded.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The number of this try, from 1.
     pub fn try_number(&self) -> u32 {
         self.try_number

@@ -3,7 +3,6 @@
 //! Owns: [`StartChild`], what awaiting it gives, and [`ChildResult`]. Never makes a second child of
 //! one start: its id follows from the run's and the step's.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -52,7 +51,7 @@ impl<O: DeserializeOwned> StartChild<O> {
             key: None,
             start_at: StartAt::Now,
             timeout_ms: None,
-            tags: BTreeMap::new(),
+            tags: board.inherited_tags(),
             caller: format!("run {}", board.run),
             parent: Some(parent(board.run, &name)),
             claimant: None,

@@ -115,7 +115,7 @@ where
         Fut: Future<Output = Result<T, E>> + Send + 'a,
     {
         let body = Body::Future(Box::new(move |step| {
-            let body = body(step);
+            let body = crate::trace::in_step(step, &body);
             Box::pin(async move { body.await.map_err(Into::into) })
         }));
         Self::of_body(board, name, body)

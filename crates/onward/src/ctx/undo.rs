@@ -13,8 +13,9 @@ use serde::de::DeserializeOwned;
 use super::step::StepFuture;
 use super::{Ctx, Step, TransactionFuture};
 use crate::driver::board::{Board, Undo, UndoBody, UndoWork};
+use crate::driver::past::listed_of;
 use crate::limits::{
-    LEFT_UNDONE_LISTED_MAX, MISMATCH_LISTED_MAX, UNDO_PAUSE_MAX, UNDO_TRIES_DEFAULT,
+    LEFT_UNDONE_LISTED_MAX, LEFT_UNDONE_MESSAGE_BYTES_MAX, UNDO_PAUSE_MAX, UNDO_TRIES_DEFAULT,
 };
 use crate::model::step_id;
 use crate::model::undo::{Began, Outcome};
@@ -243,22 +244,16 @@ pub(crate) fn undo_failed(outcome: &Outcome, mut left: Vec<Left>, all: usize) ->
     left.truncate(LEFT_UNDONE_LISTED_MAX);
     for left in &mut left {
         // The whole of it is in the history.
-        left.message.truncate(left.message.floor_char_boundary(500));
+        left.message.truncate(left.message.floor_char_boundary(LEFT_UNDONE_MESSAGE_BYTES_MAX));
     }
     let (before, failure) = match outcome {
         Outcome::Failed { failure } => (format!("failed with {failure}"), Some(failure)),
         Outcome::Cancelled => ("been cancelled".to_owned(), None),
     };
-    let shown: Vec<_> = (left.iter().take(MISMATCH_LISTED_MAX))
-        .map(|left| format!("{:?} ({}: {})", left.step, left.code, left.message))
-        .collect();
-    let more = match left_count - shown.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let shown = shown.join(", ");
-    let message =
-        format!("left undone, {left_count} of {all}: {shown}{more}; the run had {before}");
+    let shown =
+        left.iter().map(|left| format!("{:?} ({}: {})", left.step, left.code, left.message));
+    let shown = listed_of(shown, left_count);
+    let message = format!("left undone, {left_count} of {all}: {shown}; the run had {before}");
     let details = Details { left_undone: &left, left_count, outcome: outcome.state(), failure };
     let details = Json::of(&details).or_else(|_| Json::of(&Details { failure: None, ..details }));
     let failed = Failure::engine(Code::UndoFailed, message);

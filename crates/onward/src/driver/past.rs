@@ -167,11 +167,14 @@ impl Past {
 
 /// A list of steps for people, cut where it grows long.
 pub(crate) fn listed(steps: &[String]) -> String {
-    let shown: Vec<_> =
-        steps.iter().take(MISMATCH_LISTED_MAX).map(|step| format!("{step:?}")).collect();
-    let more = steps.len().saturating_sub(MISMATCH_LISTED_MAX);
-    match more {
+    listed_of(steps.iter().map(|step| format!("{step:?}")), steps.len())
+}
+
+/// The first of so many things, and how many more there are.
+pub(crate) fn listed_of(things: impl Iterator<Item = String>, all: usize) -> String {
+    let shown: Vec<_> = things.take(MISMATCH_LISTED_MAX).collect();
+    match all.saturating_sub(shown.len()) {
         0 => shown.join(", "),
-        _ => format!("{} and {more} more", shown.join(", ")),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

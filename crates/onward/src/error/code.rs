@@ -117,7 +117,7 @@ codes! {
     ForkRefused = "fork_refused", false,
         "A child was started before this step and had not ended. Fork from before its start.";
     VerbUnsupported = "verb_unsupported", false,
-        "This store has no such verb: it cannot pause, fork or keep a log.";
+        "This store has no such verb: it cannot pause, fork, delete or keep a log.";
     RunUndone = "run_undone", false,
         "The run has turned back and undoes what it did, or has done so. Start a new one instead.";
     CallbackUnknown = "callback_unknown", false,

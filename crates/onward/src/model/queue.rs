@@ -82,6 +82,8 @@ pub struct QueueCounts {
     pub queued: u64,
     /// Runs that are running, those of dead workers included until they are taken over.
     pub running: u64,
+    /// When the queued run that waits longest was due.
+    pub oldest_due_at: Option<Timestamp>,
 }
 
 /// What keeps a run of a queue from being claimed, as far as it is the queue's doing.

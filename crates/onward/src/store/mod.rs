@@ -5,6 +5,7 @@
 //! keeps the fence; it makes no ids, takes no decision that belongs to the engine (the shared
 //! `rules` hold those that must be taken inside a transaction), and calls nobody.
 
+mod around;
 pub(crate) mod audit;
 mod coded;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
@@ -29,6 +30,7 @@ pub(crate) mod schedules;
 pub(crate) mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stats;
 pub(crate) mod steer;
 pub(crate) mod step_key;
 mod transact;
@@ -66,6 +68,7 @@ pub use signal::{Inbox, NewSignal, Signal, Signalled};
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::{signal_inside, start_inside};
+pub use stats::{Stats, WorkerInfo};
 pub use steer::{Asks, Fork, Mark, Pause, Rewritten, Steer};
 pub use step_key::{
     KeyAnswer, KeyBusy, KeyEnd, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey,
@@ -79,7 +82,7 @@ pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
     Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
     HistoryPage, Lease, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, RunPage,
-    Settle, Settled, StartAt, Started, StartedHow, Stats, Sweep, Swept, Which, WorkerInfo,
+    Settle, Settled, StartAt, Started, StartedHow, Sweep, Swept, Which,
 };
 
 use crate::codec::Unreadable;

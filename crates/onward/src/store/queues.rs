@@ -143,6 +143,11 @@ impl Change {
     }
 }
 
+/// The earlier of two times, of those that are there.
+pub(crate) fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.into_iter().chain(other).min()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

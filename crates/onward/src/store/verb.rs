@@ -148,6 +148,8 @@ pub struct NewWorker {
     pub workflows: Vec<String>,
     /// How long its lease lasts without renewal.
     pub lease_ms: i64,
+    /// How many runs it executes at once.
+    pub concurrency: u32,
 }
 
 /// A claim.
@@ -411,6 +413,8 @@ pub struct Filter {
     pub key: Option<String>,
     /// With all these tags.
     pub tags: BTreeMap<String, String>,
+    /// Started by this run, as its children.
+    pub parent: Option<RunId>,
     /// Created at this time or later.
     pub created_from: Option<Timestamp>,
     /// Created before this time.
@@ -464,34 +468,4 @@ pub struct Duplicate {
     pub caller: String,
     /// Whether it had the same input.
     pub same_input: bool,
-}
-
-/// Counts of runs, and the workers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Runs by state.
-    pub runs: BTreeMap<RunState, u64>,
-    /// Queued runs by queue.
-    pub queued: BTreeMap<String, u64>,
-    /// The workers that are neither lost nor known to be dead.
-    pub workers: Vec<WorkerInfo>,
-}
-
-/// A worker, as the store knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WorkerInfo {
-    /// Its name.
-    pub id: WorkerId,
-    /// The build of its code.
-    pub build: String,
-    /// The host and process it lives in.
-    pub place: String,
-    /// The queues it serves.
-    pub queues: Vec<String>,
-    /// The workflows it serves.
-    pub workflows: Vec<String>,
-    /// Until when its lease holds.
-    pub lease_until: Timestamp,
-    /// Runs that it holds.
-    pub running: u64,
 }

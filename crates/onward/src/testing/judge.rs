@@ -99,7 +99,7 @@ pub(super) fn not_ended(played: &Played) -> Option<Finding> {
             }
             _ => {
                 let now = run.due_at.unwrap_or(run.created_at);
-                crate::why(run, &[], None, now).to_string()
+                crate::why(run, crate::Around::default(), now).to_string()
             }
         },
         Finish::TimedOut => {

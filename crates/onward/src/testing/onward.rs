@@ -15,7 +15,7 @@ use crate::limits::{DURATION_MAX, PAGE_ROWS_MAX};
 use crate::store::lossy::LossyStore;
 use crate::store::{self, Query, Store};
 use crate::watch::Watch;
-use crate::{Code, Error, Onward, TestClock, Timestamp, WorkerBuilder, why};
+use crate::{Around, Code, Error, Onward, TestClock, Timestamp, WorkerBuilder, why};
 
 /// How long nothing may happen, by the machine's clock, before it is said what a test waits for.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -207,7 +207,8 @@ async fn what_it_waits_for(store: &dyn Store) -> Result<String, store::Error> {
             Some(queues) => queues.queue_use(run.queue.clone(), run.lane.clone()).await?,
             None => None,
         };
-        let reason = why(run, &stats.workers, used.as_ref(), store.clock().now());
+        let around = Around { workers: &stats.workers, used: used.as_ref(), holder: None };
+        let reason = why(run, around, store.clock().now());
         text += &format!("\n  run {} of {:?}: {reason}", run.id, run.workflow);
     }
     Ok(text)

@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 use self::crew::{Crew, Place};
 use self::tenure::Tenure;
@@ -33,6 +34,7 @@ use crate::limits::{
     LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
 use crate::store::{self, Claimed, End, Lease, Settle, Store};
+use crate::trace;
 use crate::watch::{Watch, spawn_watched};
 use crate::{Code, Ctx, Error, Failure, Json, RunId, WorkerId, Workflow};
 
@@ -330,6 +332,7 @@ impl Shared {
             queues: self.queues.clone(),
             workflows: self.workflows.clone(),
             lease_ms: crate::clock::millis(self.lease),
+            concurrency: u32::try_from(self.concurrency).unwrap_or(u32::MAX),
         };
         let (id, asked) = (worker.id, Instant::now());
         let crew = Crew::new(self.concurrency);
@@ -389,7 +392,8 @@ impl Shared {
             // Moved in, so that it is dropped with the task however that ends.
             let mut held = held;
             let mut ending = None;
-            match driver::drive(setting, claimed, handler, control).await {
+            let span = trace::of_attempt(&claimed);
+            match driver::drive(setting, claimed, handler, control).instrument(span).await {
                 Drove::Settled(how) => {
                     held.settled = true;
                     ending = how;

@@ -197,6 +197,7 @@ mod tests {
             queues: vec!["default".to_owned()],
             workflows: vec!["work".to_owned()],
             lease_ms: 200,
+            concurrency: 1,
         };
         let id = worker.id;
         store.join(worker).await.unwrap();

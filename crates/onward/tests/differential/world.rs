@@ -327,6 +327,7 @@ impl World {
             queues: QUEUES.map(str::to_owned).into(),
             workflows: WORKFLOWS.map(str::to_owned).into(),
             lease_ms: LEASE_MS,
+            concurrency: 8,
         }
     }
 

@@ -213,6 +213,7 @@ pub(crate) async fn joined(store: &PostgresStore) -> WorkerId {
         queues: vec!["default".to_owned()],
         workflows: vec![WORKFLOW.to_owned()],
         lease_ms: 10_000,
+        concurrency: 8,
     };
     store.join(worker).await.unwrap();
     id

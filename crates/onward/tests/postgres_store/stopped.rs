@@ -25,6 +25,7 @@ async fn settle_and_be_stopped(url: &str) {
         queues: vec![],
         workflows: vec![],
         lease_ms: 1,
+        concurrency: 8,
     };
     let id = worker.id;
     store.join(worker).await.unwrap();

@@ -1,4 +1,5 @@
 //! The stores that each test is played on.
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::future::Future;
 use std::time::Duration;

@@ -179,3 +179,43 @@ async fn a_pace_is_kept() {
     onward.matching(all_of("work")).pause().pace(100).await.unwrap();
     assert!(began.elapsed() >= Duration::from_millis(280), "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn named_runs_are_changed_and_what_does_not_allow_it_is_counted() {
+    on_each_store(|onward: Onward| async move {
+        let ended = onward.start(WORK, &1).await.unwrap();
+        ended.cancel().await.unwrap();
+        let open = onward.start(WORK, &1).await.unwrap();
+        let nowhere = onward::RunId::new();
+        let ids = || vec![ended.id(), open.id(), nowhere];
+        let would = onward.these(ids()).delete().dry_run().await.unwrap();
+        assert_eq!((would.matched, would.done), (3, 3), "whether they allow it is not looked at");
+        let deleted = onward.these(ids()).delete().await.unwrap();
+        // One that is not there is gone, as was asked for.
+        assert_eq!((deleted.done, deleted.skipped["run_not_ended"]), (2, 1), "{deleted:?}");
+        assert_eq!(ended.status().await.unwrap_err().code(), Code::RunNotFound);
+        assert_eq!(open.status().await.unwrap().state, RunState::Queued);
+        let paused = onward.these(ids()).pause().await.unwrap();
+        assert_eq!((paused.done, paused.skipped["run_not_found"]), (1, 2), "{paused:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_runs_that_have_ended_are_deleted_over_a_filter() {
+    on_each_store(|onward: Onward| async move {
+        for ends in [true, true, false] {
+            let run = onward.start(WORK, &1).await.unwrap();
+            if ends {
+                run.cancel().await.unwrap();
+            }
+        }
+        let all = || all_of("work");
+        let would = onward.matching(all()).delete().dry_run().await.unwrap();
+        assert_eq!((would.done, would.skipped["run_not_ended"]), (2, 1));
+        let deleted = onward.matching(all()).delete().await.unwrap();
+        assert_eq!((deleted.done, deleted.skipped["run_not_ended"]), (2, 1));
+        assert_eq!(onward.matching(all()).delete().await.unwrap().matched, 1);
+    })
+    .await;
+}

@@ -8,7 +8,7 @@ use crate::tree::{Finding, Tree};
 const MACHINE: [&str; 5] = ["/home/", "/root/", "/work/", "/tmp/", "/Users/"];
 
 /// What the root may hold.
-const ROOT: [&str; 18] = [
+const ROOT: [&str; 19] = [
     ".ci",
     ".gitignore",
     "ARCHITECTURE.md",
@@ -25,6 +25,7 @@ const ROOT: [&str; 18] = [
     "deny.toml",
     "docs",
     "examples",
+    "ops",
     "rustfmt.toml",
     "scripts",
 ];

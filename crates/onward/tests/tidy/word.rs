@@ -50,7 +50,8 @@ const fn allowed(
     Allowed { word, path, line, _reason: reason }
 }
 
-const ALLOWED: [Allowed; 24] = [
+const ALLOWED: [Allowed; 25] = [
+    allowed("provider", "", "tracerprovider", "a name of OpenTelemetry"),
     allowed("dedup", "", ".dedup()", "a method of the standard library"),
     allowed("instance", "", "for instance", "a phrase"),
     allowed("exception", "", "the exception", "a phrase"),

@@ -43,14 +43,20 @@ fn serve_held(process: &Process, log: &Log, hold: &Arc<Semaphore>) -> WorkerBuil
     })
 }
 
-#[tokio::test]
-async fn a_crash_inside_an_undo_goes_on_with_it() {
-    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
-    let first = Process::on(&data);
-    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
+/// A run whose process died in the undo of b.
+async fn killed_inside_an_undo(data: &Arc<dyn Store>, log: &Log, hold: &Arc<Semaphore>) -> RunId {
+    let first = Process::on(data);
+    let worker = serve_held(&first, log, hold).start().await.unwrap();
     let id = first.onward.start(WORK, &()).await.unwrap().id();
     log.until("undo b begins").await;
     first.kill(worker).await;
+    id
+}
+
+#[tokio::test]
+async fn a_crash_inside_an_undo_goes_on_with_it() {
+    let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
+    let id = killed_inside_an_undo(&data, &log, &hold).await;
     let second = Process::on(&data);
     let worker = serve_held(&second, &log, &hold).start().await.unwrap();
     let run: RunHandle<()> = second.onward.run(id).of_type();
@@ -143,11 +149,7 @@ fn serve_fewer(process: &Process, build: &str, log: &Log) -> WorkerBuilder {
 #[tokio::test]
 async fn an_undo_that_new_code_has_no_more_is_listed() {
     let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
-    let first = Process::on(&data);
-    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
-    let id = first.onward.start(WORK, &()).await.unwrap().id();
-    log.until("undo b begins").await;
-    first.kill(worker).await;
+    let id = killed_inside_an_undo(&data, &log, &hold).await;
     let second = Process::on(&data);
     let worker = serve_fewer(&second, "v2", &log).start().await.unwrap();
     let ended = second.onward.run(id).ended().await.unwrap();
@@ -165,11 +167,7 @@ async fn an_undo_that_new_code_has_no_more_is_listed() {
 #[tokio::test]
 async fn a_replay_that_goes_another_way_does_not_undo_by_half() {
     let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
-    let first = Process::on(&data);
-    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
-    let id = first.onward.start(WORK, &()).await.unwrap().id();
-    log.until("undo b begins").await;
-    first.kill(worker).await;
+    let id = killed_inside_an_undo(&data, &log, &hold).await;
     let second = Process::on(&data);
     let worker = serve_fewer(&second, "v1", &log).start().await.unwrap();
     let run: RunHandle<()> = second.onward.run(id).of_type();
@@ -190,11 +188,7 @@ async fn a_replay_that_goes_another_way_does_not_undo_by_half() {
 #[tokio::test]
 async fn a_cancel_ends_what_is_stuck_on_its_way_back_and_tells_what_is_left() {
     let (data, log, hold) = (data(), Log::default(), Arc::new(Semaphore::new(0)));
-    let first = Process::on(&data);
-    let worker = serve_held(&first, &log, &hold).start().await.unwrap();
-    let id = first.onward.start(WORK, &()).await.unwrap().id();
-    log.until("undo b begins").await;
-    first.kill(worker).await;
+    let id = killed_inside_an_undo(&data, &log, &hold).await;
     let second = Process::on(&data);
     let worker = serve_fewer(&second, "v1", &log).start().await.unwrap();
     let run: RunHandle<()> = second.onward.run(id).of_type();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onward::{Code, Ctx, Entry, Failure, OnConflict, Onward, Retry, RunState};
+use onward::{Code, Ctx, Entry, Failure, OnConflict, Onward, Retry, RunHandle, RunState};
 use serde::Deserialize;
 
 use crate::stores::{on_each_store, until_state};
@@ -97,6 +97,15 @@ async fn only_what_is_done_is_undone() {
     .await;
 }
 
+/// A run that is asked to end while it waits, and has ended so.
+async fn cancelled_while_it_waits(onward: &Onward) -> RunHandle<()> {
+    let run = onward.start(WORK, &()).await.unwrap();
+    until_state(&run, RunState::Waiting).await;
+    run.cancel().await.unwrap();
+    assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+    run
+}
+
 #[tokio::test]
 async fn a_cancelled_run_that_waits_is_undone() {
     on_each_store(async |onward| {
@@ -119,10 +128,7 @@ async fn a_cancelled_run_that_waits_is_undone() {
             }
         });
         let worker = worker.start().await.unwrap();
-        let run = onward.start(WORK, &()).await.unwrap();
-        until_state(&run, RunState::Waiting).await;
-        run.cancel().await.unwrap();
-        assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+        let run = cancelled_while_it_waits(&onward).await;
         let lines = ["reserve", "call 2 of 1", "call 1 of 1", "undo reserve 1"];
         assert_eq!(log.lines(), lines);
         let error = run.retry().await.unwrap_err();
@@ -149,10 +155,7 @@ async fn a_call_on_cancel_needs_no_other_record() {
             }
         });
         let worker = worker.start().await.unwrap();
-        let run = onward.start(WORK, &()).await.unwrap();
-        until_state(&run, RunState::Waiting).await;
-        run.cancel().await.unwrap();
-        assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+        let run = cancelled_while_it_waits(&onward).await;
         assert_eq!(log.lines(), ["told"]);
         assert_eq!(steps_of(&run).await, ["$on_cancel", "$undo", "$on_cancel/1"]);
         worker.shutdown().await.unwrap();

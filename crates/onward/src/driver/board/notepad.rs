@@ -14,6 +14,7 @@ use super::Board;
 use crate::driver::wake::Here;
 use crate::limits::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, TAGS_MAX};
 use crate::store::Note;
+use crate::trace;
 use crate::{LogLine, Noted, Notes, Run, RunProgress};
 
 /// What a run has noted and the store does not have yet.
@@ -100,11 +101,16 @@ impl Board {
         self.wakes.nudge();
     }
 
+    /// The tags that a child of the run begins with.
+    pub(crate) fn inherited_tags(&self) -> BTreeMap<String, String> {
+        trace::inherited(&self.lock().notepad.all_tags)
+    }
+
     /// Sets a tag of the run; says whether it has room for it.
     pub(crate) fn set_tag(&self, name: &str, value: &str) -> bool {
         let mut inner = self.lock();
         let pad = &mut inner.notepad;
-        let has_room = pad.all_tags.contains_key(name) || pad.all_tags.len() < TAGS_MAX;
+        let has_room = pad.all_tags.contains_key(name) || trace::own_tags(&pad.all_tags) < TAGS_MAX;
         if has_room && self.is_note_new(pad) {
             pad.all_tags.insert(name.to_owned(), value.to_owned());
             pad.tags.insert(name.to_owned(), value.to_owned());

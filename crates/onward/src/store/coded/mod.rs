@@ -19,6 +19,7 @@ use std::time::Duration;
 
 pub use self::keys::CodedKeys;
 use self::pass::{Opening, Sealing};
+use super::around::as_inner;
 use super::{
     Answer, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox, Keys,
     Lease, Looks, NewRun, NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query,
@@ -351,14 +352,11 @@ impl Store for CodedStore {
         Some(&self.keys)
     }
 
-    fn portable(&self) -> Option<&dyn Portable> {
-        self.inner.portable()?;
-        Some(self)
-    }
-
-    fn schedules(&self) -> Option<&dyn Schedules> {
-        self.inner.schedules()?;
-        Some(self)
+    as_inner! {
+        portable: Portable,
+        schedules: Schedules,
+        steer: Steer,
+        notebook: Notebook,
     }
 
     fn queues(&self) -> Option<&dyn Queues> {
@@ -375,16 +373,6 @@ impl Store for CodedStore {
 
     fn audit(&self) -> Option<&dyn Audit> {
         self.inner.audit()
-    }
-
-    fn steer(&self) -> Option<&dyn Steer> {
-        self.inner.steer()?;
-        Some(self)
-    }
-
-    fn notebook(&self) -> Option<&dyn Notebook> {
-        self.inner.notebook()?;
-        Some(self)
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use crate::store::around::as_inner;
 use crate::store::{
     Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease,
     Looks, NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues,
@@ -413,47 +414,18 @@ impl Store for LossyStore {
         self.counted(self.inner.stats())
     }
 
-    fn keys(&self) -> Option<&dyn Keys> {
-        self.inner.keys()?;
-        Some(self)
-    }
-
-    fn portable(&self) -> Option<&dyn Portable> {
-        self.inner.portable()?;
-        Some(self)
-    }
-
-    fn queues(&self) -> Option<&dyn Queues> {
-        self.inner.queues()?;
-        Some(self)
-    }
-
-    fn schedules(&self) -> Option<&dyn Schedules> {
-        self.inner.schedules()?;
-        Some(self)
-    }
-
-    fn steer(&self) -> Option<&dyn Steer> {
-        self.inner.steer()?;
-        Some(self)
-    }
-
-    fn notebook(&self) -> Option<&dyn Notebook> {
-        self.inner.notebook()?;
-        Some(self)
+    as_inner! {
+        keys: Keys,
+        portable: Portable,
+        queues: Queues,
+        schedules: Schedules,
+        steer: Steer,
+        notebook: Notebook,
+        deletes: Delete,
+        audit: Audit,
     }
 
     fn looks(&self) -> Option<&dyn Looks> {
         self.inner.looks()
-    }
-
-    fn deletes(&self) -> Option<&dyn Delete> {
-        self.inner.deletes()?;
-        Some(self)
-    }
-
-    fn audit(&self) -> Option<&dyn Audit> {
-        self.inner.audit()?;
-        Some(self)
     }
 }

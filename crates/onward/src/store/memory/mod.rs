@@ -435,6 +435,7 @@ impl State {
             workflows: worker.workflows,
             lease_until: row.lease_until,
             running: held.count() as u64,
+            concurrency: Some(worker.concurrency),
         }
     }
 }
@@ -474,6 +475,7 @@ fn matches(filter: &Filter, run: &Run) -> bool {
         && filter.tags.iter().all(|(name, value)| run.tags.get(name) == Some(value))
         && filter.created_from.is_none_or(|from| run.created_at >= from)
         && filter.created_before.is_none_or(|before| run.created_at < before)
+        && filter.parent.is_none_or(|id| run.parent.as_ref().is_some_and(|own| own.run == id))
 }
 
 impl Default for MemoryStore {

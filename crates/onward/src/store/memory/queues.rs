@@ -10,7 +10,7 @@ use super::claim::{fits, place};
 use super::*;
 use crate::limits::QUEUES_MAX;
 use crate::store::limited::{Choice, Granted, Limited, Site, choose as choose_one, rate_end};
-use crate::store::queues::{self, Change};
+use crate::store::queues::{self, Change, earlier};
 use crate::{Queue, QueueCounts, QueueUse};
 
 impl Queues for MemoryStore {
@@ -113,6 +113,8 @@ impl State {
                 let counts = all.entry(&run.queue).or_default();
                 counts.queued += u64::from(run.state == RunState::Queued);
                 counts.running += u64::from(run.state == RunState::Running);
+                let due = run.due_at.filter(|_| run.state == RunState::Queued);
+                counts.oldest_due_at = earlier(counts.oldest_due_at, due);
             }
         }
         for name in self.queues.keys() {

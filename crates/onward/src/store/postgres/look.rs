@@ -91,6 +91,9 @@ impl Conditions {
             }
             all.values.push((Box::new(value), Type::TEXT));
         }
+        if let Some(parent) = filter.parent {
+            all.add("r.parent = $", Box::new(run_uuid(parent)), Type::UUID);
+        }
         if let Some(from) = filter.created_from {
             all.add("r.created_at >= $", Box::new(from.as_millis()), Type::INT8);
         }
@@ -187,6 +190,7 @@ fn counted(row: &tokio_postgres::Row, column: usize) -> Result<u64, Fault> {
 }
 
 fn worker(row: &tokio_postgres::Row) -> Result<WorkerInfo, Fault> {
+    let concurrency: Option<i64> = row.try_get(7).map_err(Fault::data)?;
     let mut columns = Columns { row, next: 0 };
     Ok(WorkerInfo {
         id: worker_id(columns.take()?),
@@ -196,5 +200,6 @@ fn worker(row: &tokio_postgres::Row) -> Result<WorkerInfo, Fault> {
         workflows: columns.json()?.unwrap_or_default(),
         lease_until: Timestamp::from_millis(columns.take()?),
         running: counted(row, 6)?,
+        concurrency: concurrency.and_then(|places| u32::try_from(places).ok()),
     })
 }

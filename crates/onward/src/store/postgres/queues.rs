@@ -181,7 +181,8 @@ async fn list(
     for row in session.rows(include_str!("sql/stats_queues.sql"), &[]).await? {
         let mut columns = Columns { row: &row, next: 0 };
         let (name, queued): (String, _) = (columns.take()?, columns.unsigned()?);
-        all.entry(name).or_default().queued = queued;
+        let counts = all.entry(name).or_default();
+        (counts.queued, counts.oldest_due_at) = (queued, columns.time_or_none()?);
     }
     for row in session.rows(include_str!("sql/queue_counts.sql"), &[]).await? {
         let mut columns = Columns { row: &row, next: 0 };

@@ -154,6 +154,7 @@ table runs (
 ) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
 CREATE INDEX runs_cascades ON onward.runs USING btree (id) WHERE (cascades IS NOT NULL);
 CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent IS NOT NULL) AND (finished_at IS NULL) AND (NOT detached));
+CREATE INDEX runs_children ON onward.runs USING btree (parent, id) WHERE (parent IS NOT NULL);
 CREATE INDEX runs_duplicated ON onward.runs USING btree (duplicates, id) WHERE (duplicates > 0);
 CREATE INDEX runs_finished ON onward.runs USING btree (state, finished_at, id) WHERE (finished_at IS NOT NULL);
 CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)), queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (paused_at IS NULL) AND (stuck_builds IS NOT NULL) AND (cancel_at IS NULL));
@@ -256,7 +257,8 @@ table workers (
     workflows text not null,
     lease_ms bigint not null,
     lease_until bigint not null,
-    lost_at bigint
+    lost_at bigint,
+    concurrency bigint
 ) with (fillfactor=50);
 CREATE INDEX workers_lost ON onward.workers USING btree (lost_at) WHERE (lost_at IS NOT NULL);
 CREATE UNIQUE INDEX workers_pkey ON onward.workers USING btree (id);

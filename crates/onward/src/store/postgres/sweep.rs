@@ -24,7 +24,7 @@ const SWEEP: &str = "select lost, taken, woken, changed, more, next_at, children
 pub(super) async fn join(shared: Arc<Shared>, worker: NewWorker) -> Result<(), Fault> {
     let mut session = Session::vital(&shared).await?;
     let id = worker_uuid(worker.id);
-    let params: [Param<'_>; 7] = [
+    let params: [Param<'_>; 8] = [
         (&id, Type::UUID),
         (&worker.build, Type::TEXT),
         (&worker.place, Type::TEXT),
@@ -32,6 +32,7 @@ pub(super) async fn join(shared: Arc<Shared>, worker: NewWorker) -> Result<(), F
         (&json_text(&worker.workflows)?, Type::TEXT),
         (&worker.lease_ms, Type::INT8),
         (&shared.clock.given(), Type::INT8),
+        (&i64::from(worker.concurrency), Type::INT8),
     ];
     session.rows(include_str!("sql/join.sql"), &params).await?;
     let row = session.first(include_str!("sql/worker_lost.sql"), &[(&id, Type::UUID)]).await?;

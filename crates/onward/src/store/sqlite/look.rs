@@ -76,6 +76,9 @@ impl Conditions {
             );
             all.values.push(Value::Text(value.clone()));
         }
+        if let Some(parent) = filter.parent {
+            all.add("r.parent = ?", Value::Blob(run_blob(parent).to_vec()));
+        }
         let time = |time: Timestamp| Value::Integer(time.as_millis());
         if let Some(from) = filter.created_from {
             all.add("r.created_at >= ?", time(from));
@@ -197,5 +200,6 @@ fn worker(row: &rusqlite::Row<'_>) -> Result<WorkerInfo, Fault> {
         workflows: names(row.get(4)?)?,
         lease_until: Timestamp::from_millis(row.get(5)?),
         running: u64::try_from(row.get::<_, i64>(6)?).unwrap_or(0),
+        concurrency: row.get(7)?,
     })
 }

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
+use super::SqliteStore;
 use super::fault::Fault;
 use super::limited::granted_after;
 use super::row::{self, Columns, worker_id};
 use super::tx::Tx;
-use super::{SqliteStore, look};
 use crate::limits::{PAGE_ROWS_MAX, QUEUES_MAX};
 use crate::store::limited::{Limited, rate_end};
-use crate::store::queues::{self, Change};
+use crate::store::queues::{self, Change, earlier};
 use crate::store::{
     Answer, Conflict, Error, ImportQueue, PutQueue, QueueImported, QueuePage, Queues,
 };
@@ -150,8 +150,14 @@ fn limited(row: &rusqlite::Row<'_>) -> Result<Limited, Fault> {
 fn list(conn: &Connection, after: Option<&str>, limit: usize) -> Result<QueuePage, Fault> {
     let limit = limit.clamp(1, PAGE_ROWS_MAX);
     let mut all: BTreeMap<String, QueueCounts> = BTreeMap::new();
-    for (name, count) in look::stats(conn)?.queued {
-        all.entry(name).or_default().queued = count;
+    let queued = row::all(conn, include_str!("sql/stats_queues.sql"), [], |row| {
+        let due = row.get::<_, Option<i64>>(2)?.map(Timestamp::from_millis);
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, due))
+    })?;
+    for (name, count, due) in queued {
+        let counts = all.entry(name).or_default();
+        counts.queued += u64::try_from(count).unwrap_or(0);
+        counts.oldest_due_at = earlier(counts.oldest_due_at, due);
     }
     let running = row::all(conn, include_str!("sql/queue_counts.sql"), [], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))

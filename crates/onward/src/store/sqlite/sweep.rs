@@ -32,6 +32,7 @@ pub(super) fn join(tx: &mut Tx<'_>, worker: &NewWorker) -> Result<(), Fault> {
         json_text(&worker.workflows)?,
         worker.lease_ms,
         tx.now.as_millis() + worker.lease_ms,
+        worker.concurrency,
     ];
     tx.execute(include_str!("sql/join.sql"), params)?;
     tx.fence_moved();

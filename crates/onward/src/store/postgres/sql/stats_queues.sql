@@ -1,5 +1,5 @@
--- Queued runs by queue.
-select queue, count(*)
+-- Queued runs by queue, and when the one that waits longest was due.
+select queue, count(*), min(due_at)
 from onward.runs
 where state = 'queued'
 group by queue

@@ -6,7 +6,8 @@ select
     queues,
     workflows,
     lease_until,
-    (select count(*) from onward.runs r where r.state = 'running' and r.worker = w.id)
+    (select count(*) from onward.runs r where r.state = 'running' and r.worker = w.id),
+    concurrency
 from onward.workers w
 where lost_at is null
 order by id

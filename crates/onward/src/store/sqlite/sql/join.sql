@@ -1,3 +1,3 @@
 -- Enters a worker with a lease that runs from now.
-insert into onward_workers (id, build, place, queues, workflows, lease_ms, lease_until)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+insert into onward_workers (id, build, place, queues, workflows, lease_ms, lease_until, concurrency)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)

@@ -1,5 +1,5 @@
--- Queued runs by queue.
-select queue, count(*)
+-- Queued runs by queue, and when the one that waits longest was due.
+select queue, count(*), min(due_at)
 from onward_runs
 where state = 'queued'
     and crashes < 3
@@ -7,7 +7,7 @@ where state = 'queued'
     and (stuck_builds is null or cancel_at is not null)
 group by queue
 union all
-select queue, count(*)
+select queue, count(*), min(due_at)
 from onward_runs
 where state = 'queued'
     and crashes >= 3
@@ -15,7 +15,7 @@ where state = 'queued'
     and (stuck_builds is null or cancel_at is not null)
 group by queue
 union all
-select queue, count(*)
+select queue, count(*), min(due_at)
 from onward_runs
 where state = 'queued'
     and paused_at is null
@@ -23,7 +23,7 @@ where state = 'queued'
     and stuck_builds is not null
 group by queue
 union all
-select queue, count(*)
+select queue, count(*), min(due_at)
 from onward_runs
 where state = 'queued'
     and paused_at is not null

@@ -6,7 +6,8 @@ select
     queues,
     workflows,
     lease_until,
-    (select count(*) from onward_runs where state = 'running' and worker = onward_workers.id)
+    (select count(*) from onward_runs where state = 'running' and worker = onward_workers.id),
+    concurrency
 from onward_workers
 where lost_at is null
 order by id

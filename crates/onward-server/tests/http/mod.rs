@@ -1,0 +1,18 @@
+//! What is tried on each store, over a server on a port of its own.
+
+mod callbacks;
+mod codes;
+mod dashboard;
+mod keys;
+mod mounted;
+mod operations;
+mod ops;
+mod queues;
+mod runs;
+mod schedules;
+mod schema;
+mod security;
+mod stage;
+mod start;
+mod stream;
+mod sweep;

@@ -1,0 +1,120 @@
+//! Traces: a run is in the trace of whoever started it, wherever it executes, and so are its children.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
+
+#[cfg(feature = "postgres")]
+#[path = "database/mod.rs"]
+mod database;
+
+#[path = "signal/stores.rs"]
+mod stores;
+
+use onward::{Ctx, Failure, Onward, Run, RunId, Workflow};
+
+use crate::stores::on_each_store;
+
+const PARENT: Workflow<(), RunId> = Workflow::named("parent");
+const CHILD: Workflow<(), ()> = Workflow::named("child");
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN: &str = "b7ad6b7169203331";
+
+fn header() -> String {
+    format!("00-{TRACE}-{SPAN}-01")
+}
+
+async fn parent(ctx: Ctx, (): ()) -> Result<RunId, Failure> {
+    ctx.step("look", async |_| Ok::<_, Failure>(())).await?;
+    let child = ctx.start(CHILD, &()).await?;
+    let id = child.id();
+    child.result().await?;
+    Ok(id)
+}
+
+async fn child(ctx: Ctx, (): ()) -> Result<(), Failure> {
+    ctx.step("work", async |_| Ok::<_, Failure>(())).await
+}
+
+/// Plays a run and its child to their ends, and gives both.
+async fn played(onward: &Onward, traceparent: &str) -> [Run; 2] {
+    let worker = onward.worker().serve(PARENT, parent).serve(CHILD, child).start().await.unwrap();
+    let run = onward.start(PARENT, &()).traceparent(traceparent).await.unwrap();
+    let of_child = run.result().await.unwrap();
+    worker.shutdown().await.unwrap();
+    [run.status().await.unwrap(), onward.run(of_child).status().await.unwrap()]
+}
+
+#[tokio::test]
+async fn a_run_keeps_its_trace_and_its_children_inherit_it() {
+    on_each_store(|onward: Onward| async move {
+        for run in played(&onward, &header()).await {
+            assert_eq!(run.traceparent(), Some(header().as_str()), "{}", run.workflow);
+        }
+        for run in played(&onward, "nonsense").await {
+            assert_eq!(run.traceparent(), None, "{}", run.workflow);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_trace_takes_no_tag_from_the_user() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let mut start = onward.start(CHILD, &()).traceparent(&header());
+    for number in 0..onward::limits::TAGS_MAX {
+        start = start.tag(format!("tag-{number}"), "x");
+    }
+    let run = start.await.unwrap().status().await.unwrap();
+    assert_eq!(run.tags.len(), onward::limits::TAGS_MAX + 1);
+}
+
+#[cfg(feature = "opentelemetry")]
+mod otel {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+    use tracing::Instrument;
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+
+    use super::*;
+
+    /// Sends the spans of this thread into memory for as long as the guard lives.
+    fn exporter() -> (InMemorySpanExporter, SdkTracerProvider, tracing::subscriber::DefaultGuard) {
+        let exporter = InMemorySpanExporter::default();
+        let tracers = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+        let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("test"));
+        let guard = tracing_subscriber::registry().with(layer).set_default();
+        (exporter, tracers, guard)
+    }
+
+    fn named<'a>(spans: &'a [SpanData], name: &str) -> &'a SpanData {
+        let names: Vec<_> = spans.iter().map(|span| &span.name).collect();
+        spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("{name}: {names:?}"))
+    }
+
+    #[tokio::test]
+    async fn the_spans_of_a_run_are_in_its_trace() {
+        let (exporter, _tracers, _guard) = exporter();
+        let onward = Onward::open("memory:").await.unwrap();
+        played(&onward, &header()).await;
+        let spans = exporter.get_finished_spans().unwrap();
+        for name in ["run parent", "step look", "run child", "step work"] {
+            let span = named(&spans, name);
+            assert_eq!(span.span_context.trace_id().to_string(), TRACE, "{name}");
+        }
+        assert_eq!(named(&spans, "run parent").parent_span_id.to_string(), SPAN);
+        let run = named(&spans, "run child").span_context.span_id();
+        assert_eq!(named(&spans, "step work").parent_span_id, run);
+    }
+
+    #[tokio::test]
+    async fn a_run_is_in_the_trace_of_the_span_that_starts_it() {
+        let (exporter, _tracers, _guard) = exporter();
+        let onward = Onward::open("memory:").await.unwrap();
+        let run = async { onward.start(CHILD, &()).await.unwrap() };
+        let run = run.instrument(tracing::info_span!("mine")).await.status().await.unwrap();
+        let spans = exporter.get_finished_spans().unwrap();
+        let mine = &named(&spans, "mine").span_context;
+        let parent = format!("00-{}-{}-01", mine.trace_id(), mine.span_id());
+        assert_eq!(run.traceparent(), Some(parent.as_str()));
+    }
+}
