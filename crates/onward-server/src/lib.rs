@@ -26,6 +26,7 @@ mod app;
 mod dashboard;
 mod endpoint;
 mod guard;
+mod inside;
 pub mod limits;
 mod metrics;
 mod openapi;
@@ -40,6 +41,7 @@ mod serve;
 mod stream;
 mod token;
 
+pub use inside::{Ask, ask};
 pub use openapi::document as openapi;
 pub use options::{Access, Caller, Options, Payload, PayloadPlace, Role};
 pub use routes::{router, router_at};
