@@ -1,12 +1,15 @@
-//! The `onward` command: flags → one library call → print.
+//! The `onward` command: flags → one call of the library or of a server → print.
 //!
 //! Owns: what is typed and what is shown. Never a rule about runs; those are the library's, and
 //! so is every sentence that explains one.
 
 mod args;
+mod audit;
 mod copy;
 mod demo;
+mod errors;
 mod keys;
+mod ops;
 mod prune;
 mod queues;
 mod runs;
@@ -15,12 +18,17 @@ mod schedules;
 mod server;
 mod signals;
 mod start;
+mod stats;
+mod workers;
+mod workflows;
 
 mod open;
 mod output;
 mod payloads;
+mod place;
 mod problem;
 mod progress;
+mod redraw;
 mod table;
 mod text;
 
