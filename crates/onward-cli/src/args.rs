@@ -25,6 +25,7 @@ use crate::runs::RunsCommand;
 use crate::schedules::SchedulesCommand;
 #[cfg(feature = "server")]
 use crate::server::{dev::DevArgs, serve::ServeArgs, tokens::TokensCommand};
+use crate::shell::{CompletionsArgs, ManArgs};
 use crate::signals::SignalsCommand;
 use crate::start::StartArgs;
 use crate::stats::StatsArgs;
@@ -147,6 +148,8 @@ enum Command {
     Tokens(TokensCommand),
     Prune(PruneArgs),
     Copy(CopyArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
     #[command(hide = true)]
     DemoWorker(DemoWorkerArgs),
 }
@@ -228,6 +231,8 @@ impl Command {
             Command::Tokens(tokens) => tokens.execute(global),
             Command::Prune(prune) => prune.execute(global).await,
             Command::Copy(copy) => copy.execute(global).await,
+            Command::Completions(completions) => completions.execute(Args::command()),
+            Command::Man(man) => man.execute(Args::command()),
             Command::DemoWorker(worker) => worker.execute(global).await,
         }
     }

@@ -16,6 +16,7 @@ mod runs;
 mod schedules;
 #[cfg(feature = "server")]
 mod server;
+mod shell;
 mod signals;
 mod start;
 mod stats;
