@@ -12,6 +12,7 @@ use crate::audit::AuditCommand;
 use crate::copy::CopyArgs;
 use crate::demo::DemoArgs;
 use crate::demo::worker::DemoWorkerArgs;
+use crate::doctor::DoctorArgs;
 use crate::errors::ErrorsCommand;
 use crate::keys::KeysCommand;
 use crate::ops::OpsCommand;
@@ -50,6 +51,7 @@ Examples:
   onward dev --demo --open                 the dashboard, with something to see
   onward runs list --state failed          what failed, newest first
   onward runs show ID                      its steps, and why it is not running
+  onward doctor                            what is wrong, and what to do about it
   onward --server http://db-1:7171 stats   the same of a server, with ONWARD_TOKEN
   onward runs list --state failed -o ids | onward runs retry -
   onward start index-attachment --from attachments.jsonl --key-field id
@@ -139,6 +141,7 @@ enum Command {
     Stats(StatsArgs),
     #[command(subcommand)]
     Audit(AuditCommand),
+    Doctor(DoctorArgs),
     #[cfg(feature = "server")]
     Serve(ServeArgs),
     #[cfg(feature = "server")]
@@ -203,7 +206,8 @@ impl Command {
             Command::Workflows(_)
             | Command::Workers(_)
             | Command::Stats(_)
-            | Command::Audit(_) => true,
+            | Command::Audit(_)
+            | Command::Doctor(_) => true,
             _ => false,
         }
     }
@@ -223,6 +227,7 @@ impl Command {
             Command::Workers(workers) => workers.execute(global).await,
             Command::Stats(stats) => stats.execute(global).await,
             Command::Audit(audit) => audit.execute(global).await,
+            Command::Doctor(doctor) => doctor.execute(global).await,
             #[cfg(feature = "server")]
             Command::Serve(serve) => serve.execute(global).await,
             #[cfg(feature = "server")]

@@ -7,6 +7,7 @@ mod args;
 mod audit;
 mod copy;
 mod demo;
+mod doctor;
 mod errors;
 mod keys;
 mod ops;

@@ -50,9 +50,15 @@ pub(crate) struct Server {
 
 /// What a server says of itself.
 #[derive(Clone, Debug, Deserialize)]
-struct Meta {
+pub(crate) struct Meta {
+    /// Its version.
+    pub(crate) version: String,
+    /// Which kind of store it has.
+    pub(crate) store: String,
+    /// What the caller may do.
+    pub(crate) role: String,
     /// Its store's clock.
-    now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 /// A page of the API.
@@ -99,6 +105,14 @@ impl Place {
                 let since = i64::try_from(server.at.elapsed().as_millis()).unwrap_or(0);
                 Timestamp::from_millis(server.meta.now.as_millis().saturating_add(since))
             }
+        }
+    }
+
+    /// What the server says of itself; nothing for a store.
+    pub(crate) fn meta(&self) -> Option<&Meta> {
+        match self {
+            Place::Store(_) => None,
+            Place::Server(server) => Some(&server.meta),
         }
     }
 
