@@ -15,6 +15,7 @@ use crate::demo::worker::DemoWorkerArgs;
 use crate::doctor::DoctorArgs;
 use crate::errors::ErrorsCommand;
 use crate::keys::KeysCommand;
+use crate::new::NewArgs;
 use crate::ops::OpsCommand;
 use crate::output::Format;
 use crate::payloads::Payloads;
@@ -119,6 +120,7 @@ pub(crate) struct Global {
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
     Demo(DemoArgs),
+    New(NewArgs),
     Start(StartArgs),
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -215,6 +217,7 @@ impl Command {
     async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         match self {
             Command::Demo(demo) => demo.execute(global).await,
+            Command::New(new) => new.execute(),
             Command::Start(start) => start.execute(global).await,
             Command::Runs(runs) => runs.execute(global).await,
             Command::Keys(keys) => keys.execute(global).await,

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod errors;
 mod keys;
+mod new;
 mod ops;
 mod prune;
 mod queues;
