@@ -9,6 +9,8 @@ mod copy;
 mod demo;
 mod doctor;
 mod errors;
+#[cfg(test)]
+mod example;
 mod keys;
 mod new;
 mod ops;
