@@ -59,6 +59,13 @@ pub(crate) enum Problem {
         /// What came instead.
         why: String,
     },
+    /// A server's certificate is not one that this machine trusts.
+    Untrusted {
+        /// The server.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A server does not take the token, or wants one.
     WrongToken {
         /// The server.
@@ -86,6 +93,7 @@ impl Problem {
             Problem::Refused { code, .. } => code.map_or(Exit::No, exit_of),
             Problem::NoDatabase { .. }
             | Problem::NoServer { .. }
+            | Problem::Untrusted { .. }
             | Problem::WrongToken { .. }
             | Problem::Server(_) => Exit::Unavailable,
             Problem::NotThere(_) | Problem::NoStepKey(_) => Exit::NotFound,
@@ -169,6 +177,12 @@ impl fmt::Display for Problem {
                 f,
                 "no server answers at {url} ({why}). Start one with 'onward serve', or say where \
                  it is with --server URL or ONWARD_SERVER."
+            ),
+            Problem::Untrusted { url, why } => write!(
+                f,
+                "the server at {url} is not trusted ({why}). Use a name that its certificate is \
+                 made for; an authority that this machine does not know is named by its file, \
+                 with SSL_CERT_FILE."
             ),
             Problem::WrongToken { url, sent: true } => write!(
                 f,

@@ -63,9 +63,8 @@ impl Finding {
         let of_schema = [Code::SchemaMissing, Code::SchemaTooOld, Code::SchemaTooNew];
         let check = match (code, problem) {
             (Some(code), _) if of_schema.contains(&code) => "schema",
-            (_, Problem::NoServer { .. } | Problem::WrongToken { .. } | Problem::Server(_)) => {
-                "server"
-            }
+            (_, Problem::NoServer { .. } | Problem::Untrusted { .. }) => "server",
+            (_, Problem::WrongToken { .. } | Problem::Server(_)) => "server",
             _ => "store",
         };
         // The library's own sentence about a code says what to do; the others' do so themselves.

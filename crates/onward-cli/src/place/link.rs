@@ -93,10 +93,10 @@ impl Link {
             return Ok(Box::new(stream));
         }
         let name = ServerName::try_from(host.clone());
-        let name = name.map_err(|error| self.unreached(&error.to_string()))?;
-        let tls = TlsConnector::from(Arc::new(trust().map_err(|why| self.unreached(&why))?));
+        let name = name.map_err(|error| self.untrusted(&error.to_string()))?;
+        let tls = TlsConnector::from(Arc::new(trust().map_err(|why| self.untrusted(&why))?));
         let stream = tls.connect(name, stream).await;
-        Ok(Box::new(stream.map_err(|error| self.unreached(&error.to_string()))?))
+        Ok(Box::new(stream.map_err(|error| self.untrusted(&error.to_string()))?))
     }
 
     async fn exchange(&self, io: Box<dyn Stream>, call: &Call) -> Result<Answer, Problem> {
@@ -132,6 +132,10 @@ impl Link {
 
     fn unreached(&self, why: &str) -> Problem {
         Problem::NoServer { url: self.address.url(), why: why.to_owned() }
+    }
+
+    fn untrusted(&self, why: &str) -> Problem {
+        Problem::Untrusted { url: self.address.url(), why: why.to_owned() }
     }
 
     /// A refused token, with what to do about it.
