@@ -74,7 +74,8 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
-    #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL")]
+    // A password may stand in it, and a help text is pasted into reports.
+    #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL", hide_env_values = true)]
     #[arg(default_value = STORE_DEFAULT)]
     pub(crate) store: String,
 

@@ -40,6 +40,18 @@ fn there_is_a_manual_page_for_each_command() {
 }
 
 #[test]
+fn no_help_and_no_page_holds_a_value_of_the_environment() {
+    let place = Place::new();
+    for args in [&["--help"][..], &["runs", "list", "--help"], &["man"], &["completions", "zsh"]] {
+        let mut command = place.command(args);
+        command.env("ONWARD_STORE", "postgres://ada:hunter2@db/app");
+        command.env("ONWARD_KEYS", "redis://:hunter2@db").env("ONWARD_TOKEN", "hunter2");
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(said.contains("onward") && !said.contains("hunter2"), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn a_watched_list_is_printed_again_without_a_terminal() {
     let place = Place::new();
     let id = place.start(&["work"]);

@@ -21,7 +21,7 @@ const NAME_CHARS: usize = 48;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KeysAt {
     /// Where the keys are, if not in the store: redis://HOST or another store's URL
-    #[arg(long, env = "ONWARD_KEYS", value_name = "URL")]
+    #[arg(long, env = "ONWARD_KEYS", value_name = "URL", hide_env_values = true)]
     keys: Option<String>,
 }
 
