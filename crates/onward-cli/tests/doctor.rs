@@ -131,3 +131,24 @@ async fn an_expired_lease_is_found() {
     assert!(leases["todo"].as_str().unwrap().contains("Start a worker"), "{leases}");
     drop(worker);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_undone_and_what_is_overdue_is_found() {
+    const WORK: Workflow<u32, u32> = Workflow::named("work");
+    let place = Place::new();
+    let id = place.start(&["work", "--input", "1"]);
+    let onward = Onward::open(&place.url()).await.unwrap();
+    // As a run ends that turned back, and could not undo all of it.
+    let work = async |_: Ctx, _: u32| Err::<u32, _>(Failure::fatal("left").code("undo_failed"));
+    let worker = onward.worker().serve(WORK, work).start().await.unwrap();
+    assert_eq!(place.onward(&["runs", "watch", &id]).code, 1);
+    worker.shutdown().await.unwrap();
+    place.onward(&["schedules", "put", "nightly", "work", "--cron", "0 3 * * *"]);
+    sql(&place, "update onward_schedules set next_at = 1000");
+    let (code, found) = findings(&place, &[]);
+    assert_eq!(code, 1);
+    assert_eq!(of(&found, "undo")["runs"][0], id, "{found:?}");
+    let schedules = of(&found, "schedules");
+    assert!(schedules["found"].as_str().unwrap().contains("nightly"), "{schedules}");
+    assert!(schedules["todo"].as_str().unwrap().contains("'schedules'"), "{schedules}");
+}
