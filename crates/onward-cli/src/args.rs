@@ -2,29 +2,43 @@
 //!
 //! Owns: the way from the arguments to one function. The flags of a command are beside it.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::parser::ValueSource;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::audit::AuditCommand;
 use crate::copy::CopyArgs;
 use crate::demo::DemoArgs;
 use crate::demo::worker::DemoWorkerArgs;
+use crate::doctor::DoctorArgs;
+use crate::errors::ErrorsCommand;
 use crate::keys::KeysCommand;
+use crate::new::NewArgs;
+use crate::ops::OpsCommand;
 use crate::output::Format;
 use crate::payloads::Payloads;
 use crate::problem::{Exit, Problem};
 use crate::prune::PruneArgs;
 use crate::queues::QueuesCommand;
+use crate::redraw;
 use crate::runs::RunsCommand;
 use crate::schedules::SchedulesCommand;
 #[cfg(feature = "server")]
 use crate::server::{dev::DevArgs, serve::ServeArgs, tokens::TokensCommand};
+use crate::shell::{CompletionsArgs, ManArgs};
 use crate::signals::SignalsCommand;
 use crate::start::StartArgs;
+use crate::stats::StatsArgs;
+use crate::workers::WorkersCommand;
+use crate::workflows::WorkflowsCommand;
 
 /// The store where none is named.
 const STORE_DEFAULT: &str = "sqlite:onward.db";
+
+/// The variable that holds the token for a server.
+const TOKEN: &str = "ONWARD_TOKEN";
 
 /// Durable workflows: look at runs, start them, steer them.
 #[derive(Debug, Parser)]
@@ -38,13 +52,15 @@ Examples:
   onward dev --demo --open                 the dashboard, with something to see
   onward runs list --state failed          what failed, newest first
   onward runs show ID                      its steps, and why it is not running
+  onward doctor                            what is wrong, and what to do about it
+  onward --server http://db-1:7171 stats   the same of a server, with ONWARD_TOKEN
   onward runs list --state failed -o ids | onward runs retry -
   onward start index-attachment --from attachments.jsonl --key-field id
   onward schedules put nightly-report report --cron '0 3 * * *' --time-zone Europe/Berlin
   onward queues set ocr --concurrency 8 --rate 10/1s
 
 Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 no or failed,
-2 usage, 3 not found, 4 the store cannot be used."
+2 usage, 3 not found, 4 the store or the server cannot be used."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -54,11 +70,12 @@ pub(crate) struct Args {
 }
 
 /// The flags that every command takes.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
-    #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL")]
+    // A password may stand in it, and a help text is pasted into reports.
+    #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL", hide_env_values = true)]
     #[arg(default_value = STORE_DEFAULT)]
     pub(crate) store: String,
 
@@ -71,10 +88,27 @@ pub(crate) struct Global {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a server asks"))]
     pub(crate) store_is_default: bool,
 
+    /// Whether the server was named on the command line, not by the environment.
+    #[arg(skip)]
+    pub(crate) server_is_typed: bool,
+
+    /// A server instead of a store: http://HOST:PORT, or https://HOST/PATH
+    #[arg(long, global = true, env = "ONWARD_SERVER", value_name = "URL")]
+    pub(crate) server: Option<String>,
+
+    /// The file with the server's token; ONWARD_TOKEN may hold the token instead
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
     /// How data is printed: table, json (one object per line) or ids
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     #[arg(default_value_t = Format::Table, hide_possible_values = true)]
     pub(crate) output: Format,
+
+    /// Looks again every N seconds, 2 when no number is given; for commands that only look
+    #[arg(long, global = true, value_name = "N", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "2", value_parser = redraw::seconds)]
+    pub(crate) watch: Option<Duration>,
 
     #[command(flatten)]
     pub(crate) payloads: Payloads,
@@ -84,9 +118,11 @@ pub(crate) struct Global {
     pub(crate) verbose: u8,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Command {
     Demo(DemoArgs),
+    New(NewArgs),
+    Start(StartArgs),
     #[command(subcommand)]
     Runs(RunsCommand),
     #[command(subcommand)]
@@ -97,7 +133,18 @@ enum Command {
     Schedules(SchedulesCommand),
     #[command(subcommand)]
     Signals(SignalsCommand),
-    Start(StartArgs),
+    #[command(subcommand)]
+    Ops(OpsCommand),
+    #[command(subcommand)]
+    Errors(ErrorsCommand),
+    #[command(subcommand)]
+    Workflows(WorkflowsCommand),
+    #[command(subcommand)]
+    Workers(WorkersCommand),
+    Stats(StatsArgs),
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    Doctor(DoctorArgs),
     #[cfg(feature = "server")]
     Serve(ServeArgs),
     #[cfg(feature = "server")]
@@ -107,6 +154,8 @@ enum Command {
     Tokens(TokensCommand),
     Prune(PruneArgs),
     Copy(CopyArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
     #[command(hide = true)]
     DemoWorker(DemoWorkerArgs),
 }
@@ -119,6 +168,8 @@ impl Args {
         let source = matches.value_source("store");
         args.global.store_is_typed = source == Some(ValueSource::CommandLine);
         args.global.store_is_default = source == Some(ValueSource::DefaultValue);
+        args.global.server_is_typed =
+            matches.value_source("server") == Some(ValueSource::CommandLine);
         // An empty variable is one that is not set.
         if args.global.store.is_empty() && source == Some(ValueSource::EnvVariable) {
             args.global.store = STORE_DEFAULT.to_owned();
@@ -130,24 +181,114 @@ impl Args {
     /// Does what was typed.
     pub(crate) async fn execute(self) -> Result<Exit, Problem> {
         self.global.payloads.choose();
-        match self.command {
-            Command::Demo(demo) => demo.execute(&self.global).await,
-            Command::Runs(runs) => runs.execute(&self.global).await,
-            Command::Keys(keys) => keys.execute(&self.global).await,
-            Command::Queues(queues) => queues.execute(&self.global).await,
-            Command::Schedules(schedules) => schedules.execute(&self.global).await,
-            Command::Signals(signals) => signals.execute(&self.global).await,
-            Command::Start(start) => start.execute(&self.global).await,
-            #[cfg(feature = "server")]
-            Command::Serve(serve) => serve.execute(&self.global).await,
-            #[cfg(feature = "server")]
-            Command::Dev(dev) => dev.execute(&self.global).await,
-            #[cfg(feature = "server")]
-            Command::Tokens(tokens) => tokens.execute().await,
-            Command::Prune(prune) => prune.execute(&self.global).await,
-            Command::Copy(copy) => copy.execute(&self.global).await,
-            Command::DemoWorker(worker) => worker.execute(&self.global).await,
+        let Args { global, command } = self;
+        match global.watch {
+            None => command.execute(&global).await,
+            Some(every) if command.only_looks() => {
+                redraw::repeat(every, async || command.clone().execute(&global).await).await
+            }
+            Some(_) => {
+                let why = "--watch is for commands that only look, as 'onward runs list'; a run is \
+                           followed to its end with 'onward runs watch ID'";
+                Err(Problem::Usage(why.to_owned()))
+            }
         }
+    }
+}
+
+impl Command {
+    /// Whether doing it again changes nothing.
+    fn only_looks(&self) -> bool {
+        match self {
+            Command::Runs(runs) => runs.only_looks(),
+            Command::Keys(keys) => keys.only_looks(),
+            Command::Queues(queues) => queues.only_looks(),
+            Command::Schedules(schedules) => schedules.only_looks(),
+            Command::Ops(ops) => ops.only_looks(),
+            Command::Errors(errors) => errors.only_looks(),
+            Command::Workflows(_)
+            | Command::Workers(_)
+            | Command::Stats(_)
+            | Command::Audit(_)
+            | Command::Doctor(_) => true,
+            _ => false,
+        }
+    }
+
+    async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        match self {
+            Command::Demo(demo) => demo.execute(global).await,
+            Command::New(new) => new.execute(),
+            Command::Start(start) => start.execute(global).await,
+            Command::Runs(runs) => runs.execute(global).await,
+            Command::Keys(keys) => keys.execute(global).await,
+            Command::Queues(queues) => queues.execute(global).await,
+            Command::Schedules(schedules) => schedules.execute(global).await,
+            Command::Signals(signals) => signals.execute(global).await,
+            Command::Ops(ops) => ops.execute(global).await,
+            Command::Errors(errors) => errors.execute(global).await,
+            Command::Workflows(workflows) => workflows.execute(global).await,
+            Command::Workers(workers) => workers.execute(global).await,
+            Command::Stats(stats) => stats.execute(global).await,
+            Command::Audit(audit) => audit.execute(global).await,
+            Command::Doctor(doctor) => doctor.execute(global).await,
+            #[cfg(feature = "server")]
+            Command::Serve(serve) => serve.execute(global).await,
+            #[cfg(feature = "server")]
+            Command::Dev(dev) => dev.execute(global).await,
+            #[cfg(feature = "server")]
+            Command::Tokens(tokens) => tokens.execute(global),
+            Command::Prune(prune) => prune.execute(global).await,
+            Command::Copy(copy) => copy.execute(global).await,
+            Command::Completions(completions) => completions.execute(Args::command()),
+            Command::Man(man) => man.execute(Args::command()),
+            Command::DemoWorker(worker) => worker.execute(global).await,
+        }
+    }
+}
+
+impl Global {
+    /// The server that is meant, if it is one. What is typed counts before the environment, and of
+    /// two variables the one that names a server.
+    pub(crate) fn server(&self) -> Result<Option<&str>, Problem> {
+        let server = self.server.as_deref().filter(|url| !url.is_empty());
+        match (self.server_is_typed, self.store_is_typed) {
+            (true, true) => {
+                let why = "--server and --store name two places; leave one of them out";
+                Err(Problem::Usage(why.to_owned()))
+            }
+            (false, true) => Ok(None),
+            _ => Ok(server),
+        }
+    }
+
+    /// Refuses a server for a command that a server has no call for.
+    pub(crate) fn only_store(&self, what: &str) -> Result<(), Problem> {
+        match self.server()? {
+            None => Ok(()),
+            Some(_) => Err(Problem::Usage(format!(
+                "{what} needs the store itself: name it with --store URL instead of a server"
+            ))),
+        }
+    }
+
+    /// The token for the server: of the file, or of the environment. Never of the command line,
+    /// where every user of the machine could read it.
+    pub(crate) fn token(&self) -> Result<Option<String>, Problem> {
+        let token = match &self.token_file {
+            Some(path) => {
+                let what = format!("cannot read the token of {}", path.display());
+                let text = std::fs::read_to_string(path).map_err(Problem::io(what))?;
+                if text.split_whitespace().count() > 1 {
+                    let why = "--token-file holds more than a token: it is the file with the token \
+                               itself, not the server's file of hashes";
+                    return Err(Problem::Usage(why.to_owned()));
+                }
+                Some(text)
+            }
+            None => std::env::var(TOKEN).ok(),
+        };
+        Ok(token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{open, text};
 /// Takes along all that belongs to a run: its input, output and tags, its history with voided
 /// records, its attempts, its key with what it suppressed, and what it waits for. The source is
 /// not changed, and neither is what is in the destination.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward copy --from sqlite:onward.db --to postgres://app@db/shop --dry-run

@@ -1,26 +1,39 @@
-//! The `onward` command: flags → one library call → print.
+//! The `onward` command: flags → one call of the library or of a server → print.
 //!
 //! Owns: what is typed and what is shown. Never a rule about runs; those are the library's, and
 //! so is every sentence that explains one.
 
 mod args;
+mod audit;
 mod copy;
 mod demo;
+mod doctor;
+mod errors;
+#[cfg(test)]
+mod example;
 mod keys;
+mod new;
+mod ops;
 mod prune;
 mod queues;
 mod runs;
 mod schedules;
 #[cfg(feature = "server")]
 mod server;
+mod shell;
 mod signals;
 mod start;
+mod stats;
+mod workers;
+mod workflows;
 
 mod open;
 mod output;
 mod payloads;
+mod place;
 mod problem;
 mod progress;
+mod redraw;
 mod table;
 #[cfg(feature = "opentelemetry")]
 mod telemetry;

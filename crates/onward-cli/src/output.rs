@@ -2,12 +2,15 @@
 //!
 //! Owns: the three formats. Data only; whatever is said about it goes to stderr.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::ValueEnum;
 use onward::{Onward, Run, RunState, Timestamp, Waits};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use crate::place::Place;
 use crate::problem::Problem;
 use crate::table::{Cell, Table, style_of};
 use crate::text;
@@ -84,6 +87,38 @@ pub(crate) fn print_runs(format: Format, runs: &[Run], now: Timestamp) -> Result
         Format::Table => runs_table(runs, now).write(&mut out)?,
         Format::Json => runs.iter().try_for_each(|run| write_json(&mut out, run))?,
         Format::Ids => runs.iter().try_for_each(|run| writeln!(out, "{}", run.id))?,
+    }
+    Ok(out.flush()?)
+}
+
+/// Prints rows in the format that is asked for: a table of them, one in a JSON line, or their names.
+pub(crate) fn print_rows<T: Serialize, const N: usize>(
+    format: Format,
+    rows: &[T],
+    table: impl FnOnce(&[T]) -> Table<N>,
+    id: impl Fn(&T) -> String,
+) -> Result<(), Problem> {
+    let mut out = stdout();
+    match format {
+        Format::Table if rows.is_empty() => anstream::eprintln!("none"),
+        Format::Table => table(rows).write(&mut out)?,
+        Format::Json => rows.iter().try_for_each(|row| write_json(&mut out, row))?,
+        Format::Ids => rows.iter().try_for_each(|row| writeln!(out, "{}", text::line(&id(row))))?,
+    }
+    Ok(out.flush()?)
+}
+
+/// Prints runs of a list, one per line, without what lists of the place leave out.
+pub(crate) fn print_list(format: Format, runs: &[Run], place: &Place) -> Result<(), Problem> {
+    if format != Format::Json || place.lists_payloads() {
+        return print_runs(format, runs, place.now());
+    }
+    let mut out = stdout();
+    for run in runs {
+        let text = serde_json::to_string(run)?;
+        let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&text)?;
+        fields.retain(|name, _| name != "input" && name != "output");
+        write_json(&mut out, &fields)?;
     }
     Ok(out.flush()?)
 }

@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// There is no such run, key or schedule.
     NotFound = 3,
-    /// The store cannot be opened or does not answer.
+    /// The store or the server cannot be opened or does not answer.
     Unavailable = 4,
 }
 
@@ -37,12 +37,44 @@ pub(crate) enum Problem {
         /// The flag that says where it is.
         named_by: &'static str,
     },
+    /// There is no such thing.
+    NotThere(String),
     /// There is no such step key.
     NoStepKey(String),
     /// Flags that clap takes but that make no sense together.
     Usage(String),
     /// A file or a process let us down.
     Io(String, io::Error),
+    /// A server, or the API over a store, said no.
+    Refused {
+        /// The library's code, where this program knows it.
+        code: Option<Code>,
+        /// What it said.
+        detail: String,
+    },
+    /// There is no server, or no way to it.
+    NoServer {
+        /// Where it was looked for.
+        url: String,
+        /// What came instead.
+        why: String,
+    },
+    /// A server's certificate is not one that this machine trusts.
+    Untrusted {
+        /// The server.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A server does not take the token, or wants one.
+    WrongToken {
+        /// The server.
+        url: String,
+        /// Whether a token was sent.
+        sent: bool,
+    },
+    /// A server answered with what makes no sense.
+    Server(String),
     /// Whoever read the output has gone, as `head` does.
     OutputClosed,
 }
@@ -58,8 +90,13 @@ impl Problem {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Problem::Library(error) => exit_of(error.code()),
-            Problem::NoDatabase { .. } => Exit::Unavailable,
-            Problem::NoStepKey(_) => Exit::NotFound,
+            Problem::Refused { code, .. } => code.map_or(Exit::No, exit_of),
+            Problem::NoDatabase { .. }
+            | Problem::NoServer { .. }
+            | Problem::Untrusted { .. }
+            | Problem::WrongToken { .. }
+            | Problem::Server(_) => Exit::Unavailable,
+            Problem::NotThere(_) | Problem::NoStepKey(_) => Exit::NotFound,
             Problem::Usage(_) => Exit::Usage,
             Problem::Io(..) => Exit::No,
             Problem::OutputClosed => Exit::Ok,
@@ -109,6 +146,7 @@ fn exit_of(code: Code) -> Exit {
         | Code::InvalidOption
         | Code::InvalidSchedule
         | Code::InvalidKeyRing
+        | Code::InvalidRequest
         | Code::NulCharacter
         | Code::NotSerializable
         | Code::PayloadTooLarge => Exit::Usage,
@@ -131,7 +169,31 @@ impl fmt::Display for Problem {
                 "the step key {key:?} is free: nobody has it, and no result is kept with it. A \
                  run's key is shown by 'onward keys show WORKFLOW KEY'."
             ),
-            Problem::Usage(text) => f.write_str(text),
+            Problem::Usage(text) | Problem::Server(text) | Problem::NotThere(text) => {
+                f.write_str(text)
+            }
+            Problem::Refused { detail, .. } => f.write_str(detail),
+            Problem::NoServer { url, why } => write!(
+                f,
+                "no server answers at {url} ({why}). Start one with 'onward serve', or say where \
+                 it is with --server URL or ONWARD_SERVER."
+            ),
+            Problem::Untrusted { url, why } => write!(
+                f,
+                "the server at {url} is not trusted ({why}). Use a name that its certificate is \
+                 made for; an authority that this machine does not know is named by its file, \
+                 with SSL_CERT_FILE."
+            ),
+            Problem::WrongToken { url, sent: true } => write!(
+                f,
+                "the server at {url} does not know this token. Put one of its own into \
+                 ONWARD_TOKEN, or its file into --token-file; 'onward tokens create' makes one."
+            ),
+            Problem::WrongToken { url, sent: false } => write!(
+                f,
+                "the server at {url} wants a token. Put it into ONWARD_TOKEN, or its file into \
+                 --token-file; 'onward tokens create' makes one."
+            ),
             Problem::Io(what, error) => write!(f, "{what}: {error}"),
             Problem::OutputClosed => f.write_str("the reader of the output has gone"),
         }

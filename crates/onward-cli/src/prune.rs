@@ -15,7 +15,7 @@ use crate::problem::{Exit, Problem};
 use crate::{open, text};
 
 /// Deletes runs that ended long ago, with their history and keys
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward prune --older-than 30d --dry-run
@@ -54,6 +54,7 @@ impl PruneArgs {
         if global.output == Format::Ids {
             return Err(Problem::Usage("prune counts runs; it does not list their ids".to_owned()));
         }
+        global.only_store("'onward prune'")?;
         let onward = open::existing(&global.store).await?;
         let runs = onward.prune(self.prune()).await?;
         match global.output {

@@ -6,12 +6,12 @@ use clap::Subcommand;
 use onward::{Json, RunId};
 
 use crate::args::Global;
-use crate::open;
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 use crate::runs::id;
 
 /// Sends signals to runs
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum SignalsCommand {
     /// Sends a run a signal; it is kept until the run waits for one of that name
     #[command(after_help = "\
@@ -52,19 +52,14 @@ impl SignalsCommand {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         match self {
             SignalsCommand::Send { run, name, value, key } => {
-                let onward = open::existing(&global.store).await?;
-                let mut signal = onward.run(run).signal(&name, &value);
-                if let Some(key) = key {
-                    signal = signal.key(key);
-                }
-                signal.await?;
+                let place = Place::open(global).await?;
+                place.signal(run, &name, &value, key.as_deref()).await?;
                 eprintln!("sent {name:?} to run {run}");
             }
             SignalsCommand::Resolve { token, value } => {
                 let token =
                     if token == "-" { std::io::read_to_string(std::io::stdin())? } else { token };
-                let onward = open::existing(&global.store).await?;
-                onward.resolve(&token, &value).await?;
+                Place::open(global).await?.resolve(&token, &value).await?;
                 eprintln!("answered");
             }
         }

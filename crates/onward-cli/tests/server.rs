@@ -4,75 +4,12 @@
 
 mod place;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use place::server::{SOON, Server, serve};
 use place::{Place, text};
-
-/// Longer than a server takes to start on a slow machine.
-const SOON: Duration = Duration::from_secs(60);
-
-/// A server that is up.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://").unwrap_or_default().to_owned();
-        assert!(!address.is_empty(), "it printed {line:?}");
-        Self { child, address }
-    }
-
-    /// The status and the body of an answer.
-    fn ask(&self, head: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        write!(stream, "{head}\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = answer.split_once("\r\n\r\n").unwrap().1.to_owned();
-        (status, body)
-    }
-
-    fn get(&self, path: &str) -> (u16, String) {
-        self.ask(&format!("GET {path} HTTP/1.1"))
-    }
-
-    /// Sends it a signal, and gives its exit code.
-    fn stop(mut self, signal: &str) -> i32 {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code().unwrap_or(-1);
-            }
-            assert!(begun.elapsed() < SOON, "it did not stop");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn serve(place: &Place, args: &[&str]) -> Command {
-    let mut command = place.command(&[&["serve", "--listen", "127.0.0.1:0"], args].concat());
-    command.env_remove("ONWARD_TOKEN").env_remove("DATABASE_URL");
-    command
-}
 
 #[test]
 fn a_server_shows_the_store_and_stops_when_it_is_told_to() {
@@ -254,4 +191,26 @@ fn spans_are_sent_to_the_collector_that_is_named() {
     let id: Vec<u8> =
         (0..16).map(|at| u8::from_str_radix(&trace[2 * at..2 * at + 2], 16).unwrap()).collect();
     assert!(holds(&id), "it is in the trace of its caller");
+}
+
+#[test]
+fn tokens_are_listed_by_name_and_revoked() {
+    let place = Place::new();
+    let file = place.path("tokens");
+    let file = text(&file);
+    for (name, role) in [("ada", "admin"), ("bob", "read"), ("ada", "read")] {
+        let made = place.onward(&["tokens", "create", name, "--role", role, "--file", file]);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+    }
+    let listed = place.onward(&["tokens", "list", "--file", file]);
+    assert_eq!(listed.stdout, "NAME  ROLE\nada   admin\nbob   read\nada   read\n");
+    let unknown = place.onward(&["tokens", "revoke", "eve", "--file", file]);
+    assert_eq!(unknown.code, 3, "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("onward tokens list"), "{}", unknown.stderr);
+    let revoked = place.onward(&["tokens", "revoke", "ada", "--file", file]);
+    assert_eq!(revoked.code, 0, "{}", revoked.stderr);
+    assert_eq!(place.onward(&["tokens", "list", "--file", file, "-o", "ids"]).stdout, "bob\n");
+    let missing = place.onward(&["tokens", "list", "--file", "no-such-file"]);
+    assert_eq!(missing.code, 1, "{}", missing.stderr);
+    assert!(missing.stderr.contains("no-such-file"), "{}", missing.stderr);
 }

@@ -30,7 +30,7 @@ use crate::output::{self, Format};
 use crate::problem::{Exit, Problem};
 
 /// Indexes attachments with a flaky OCR service, kills the worker halfway, and counts the losses
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 What happens: each attachment is a run of three steps, find customer, ocr, update index. The OCR
 service fails one call in five. Halfway the worker process is killed with SIGKILL and another is

@@ -19,7 +19,7 @@ use crate::problem::{Exit, Problem};
 const CONCURRENCY: usize = 6;
 
 /// Serves the demo's workflow until stdin closes; started by the demo itself
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DemoWorkerArgs {
     /// Which worker process of the demo this is, from 1
     #[arg(long)]

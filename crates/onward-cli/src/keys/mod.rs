@@ -2,24 +2,25 @@
 //!
 //! Owns: the command's shape and what is printed. Never takes a key.
 
+mod run;
 mod step;
 
 use std::io::Write;
 
 use clap::Subcommand;
-use onward::{Duplicates, Run, Timestamp, Workflow};
+use onward::{Duplicates, Run, Timestamp};
 use serde::Serialize;
-use serde_json::Value;
 
 use self::step::{ReleaseArgs, StepArgs, StepsArgs};
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 use crate::table::Table;
-use crate::{open, text};
+use crate::text;
 
 /// Looks at keys, and releases those of steps
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Shows the run that has a key, and the starts that came with it later
     #[command(after_help = "Example:\n  onward keys show index-attachment attachment-7")]
@@ -29,6 +30,13 @@ pub(crate) enum KeysCommand {
         /// The key
         key: String,
     },
+    List(run::ListArgs),
+    /// Lists the keys with the most suppressed starts
+    #[command(after_help = "Example:\n  onward keys top --limit 10")]
+    Top(run::Most),
+    /// Lists starts that were refused because their key was used with another input, newest first
+    #[command(after_help = "Example:\n  onward keys conflicts")]
+    Conflicts(run::Most),
     Steps(StepsArgs),
     Step(StepArgs),
     Release(ReleaseArgs),
@@ -44,9 +52,25 @@ struct Shown<'a> {
 }
 
 impl KeysCommand {
+    /// Whether doing it again changes nothing.
+    pub(crate) fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            KeysCommand::Show { .. }
+                | KeysCommand::List(_)
+                | KeysCommand::Top(_)
+                | KeysCommand::Conflicts(_)
+                | KeysCommand::Steps(_)
+                | KeysCommand::Step(_)
+        )
+    }
+
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         match self {
             KeysCommand::Show { workflow, key } => show(global, workflow, key).await,
+            KeysCommand::List(list) => list.execute(global).await,
+            KeysCommand::Top(most) => run::top(most, global).await,
+            KeysCommand::Conflicts(most) => run::conflicts(most, global).await,
             KeysCommand::Steps(steps) => steps.execute(global).await,
             KeysCommand::Step(step) => step.execute(global).await,
             KeysCommand::Release(release) => release.execute(global).await,
@@ -55,11 +79,9 @@ impl KeysCommand {
 }
 
 async fn show(global: &Global, workflow: String, key: String) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
-    let wanted = Workflow::<Value, Value>::of_name(workflow.as_str());
-    let handle = onward.by_key(wanted, key.as_str()).await?;
-    let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
-    let now = output::now(&onward);
+    let place = Place::open(global).await?;
+    let (run, duplicates) = place.by_key(&workflow, &key).await?;
+    let now = place.now();
     match global.output {
         Format::Table => {
             output::print_runs(Format::Table, &[run], now)?;

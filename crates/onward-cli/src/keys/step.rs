@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::write_duplicates;
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 use crate::table::{Cell, Table, style_of};
 use crate::{open, payloads, text};
@@ -19,31 +20,32 @@ use crate::{open, payloads, text};
 const NAME_CHARS: usize = 48;
 
 /// Where the step keys are.
-#[derive(Debug, Args)]
-pub(crate) struct Place {
+#[derive(Clone, Debug, Args)]
+pub(crate) struct KeysAt {
     /// Where the keys are, if not in the store: redis://HOST or another store's URL
-    #[arg(long, env = "ONWARD_KEYS", value_name = "URL")]
+    #[arg(long, env = "ONWARD_KEYS", value_name = "URL", hide_env_values = true)]
     keys: Option<String>,
 }
 
-impl Place {
-    async fn open(&self, global: &Global) -> Result<Onward, Problem> {
-        match self.keys.as_deref().filter(|url| !url.is_empty()) {
-            None => open::existing(&global.store).await,
-            Some(url) if url.starts_with("redis") => {
-                Ok(payloads::coded(Onward::open("memory:").keys(url))?.await?)
-            }
-            Some(url) => open::existing_at(url, "--keys sqlite:PATH or ONWARD_KEYS").await,
-        }
+impl KeysAt {
+    async fn open(&self, global: &Global) -> Result<Place, Problem> {
+        let Some(url) = self.keys.as_deref().filter(|url| !url.is_empty()) else {
+            return Place::open(global).await;
+        };
+        global.only_store("--keys")?;
+        Ok(Place::of_store(match url.starts_with("redis") {
+            true => payloads::coded(Onward::open("memory:").keys(url))?.await?,
+            false => open::existing_at(url, "--keys sqlite:PATH or ONWARD_KEYS").await?,
+        }))
     }
 }
 
 /// Lists the step keys that are held, done or failed, by name
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  onward keys steps --limit 50 --after welcome-user-7")]
 pub(crate) struct StepsArgs {
     #[command(flatten)]
-    place: Place,
+    keys_at: KeysAt,
     /// Only keys that come after this one
     #[arg(long, value_name = "KEY")]
     after: Option<String>,
@@ -53,17 +55,17 @@ pub(crate) struct StepsArgs {
 }
 
 /// Shows a step key: who has it, what came of it, and who came second
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  onward keys step welcome-user-7")]
 pub(crate) struct StepArgs {
     #[command(flatten)]
-    place: Place,
+    keys_at: KeysAt,
     /// The key
     key: String,
 }
 
 /// Forgets a step key, so that the next step with it executes again
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
   onward keys release welcome-user-7
@@ -71,7 +73,7 @@ Example:
 A holder that is at work is not stopped; what it does no longer counts for the key.")]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
-    place: Place,
+    keys_at: KeysAt,
     /// The key
     key: String,
 }
@@ -86,18 +88,17 @@ struct Shown<'a> {
 
 impl StepsArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = self.place.open(global).await?;
-        let page = onward.step_keys(self.after, self.limit.into()).await?;
-        let now = output::now(&onward);
+        let place = self.keys_at.open(global).await?;
+        let (keys, more) = place.step_keys(self.after, self.limit.into()).await?;
         match global.output {
-            Format::Table => write_table(&page.keys, now)?,
-            Format::Json => page.keys.iter().try_for_each(output::print_json)?,
+            Format::Table => write_table(&keys, place.now())?,
+            Format::Json => keys.iter().try_for_each(output::print_json)?,
             Format::Ids => {
                 let mut out = output::stdout();
-                page.keys.iter().try_for_each(|key| writeln!(out, "{}", text::line(&key.key)))?;
+                keys.iter().try_for_each(|key| writeln!(out, "{}", text::line(&key.key)))?;
             }
         }
-        if let Some(last) = page.keys.last().filter(|_| page.more) {
+        if let Some(last) = keys.last().filter(|_| more) {
             anstream::eprintln!("more follow: --after {:?}", last.key);
         }
         Ok(Exit::Ok)
@@ -106,12 +107,11 @@ impl StepsArgs {
 
 impl StepArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = self.place.open(global).await?;
-        let Some(key) = onward.step_key(self.key.as_str()).await? else {
+        let place = self.keys_at.open(global).await?;
+        let Some((key, duplicates)) = place.step_key(&self.key).await? else {
             return Err(Problem::NoStepKey(self.key));
         };
-        let duplicates = onward.key_duplicates(self.key.as_str()).await?;
-        let now = output::now(&onward);
+        let now = place.now();
         match global.output {
             Format::Table => {
                 write_key(&mut output::stdout(), &key, now)?;
@@ -128,8 +128,8 @@ impl StepArgs {
 
 impl ReleaseArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = self.place.open(global).await?;
-        if !onward.release_key(self.key.as_str()).await? {
+        let place = self.keys_at.open(global).await?;
+        if !place.release_key(&self.key).await? {
             return Err(Problem::NoStepKey(self.key));
         }
         anstream::eprintln!("released {:?}", self.key);

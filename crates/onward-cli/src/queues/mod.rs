@@ -10,12 +10,12 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 use crate::args::Global;
-use crate::open;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 
 /// Looks at queues, limits and pauses them
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum QueuesCommand {
     /// Lists the queues that are set up or have live runs
     List,
@@ -32,14 +32,14 @@ pub(crate) enum QueuesCommand {
 }
 
 /// The queue that a command is about.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Name {
     /// The queue's name
     name: String,
 }
 
 /// The queues that a command is about.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Names {
     /// The queues' names
     #[arg(required = true, value_name = "NAME")]
@@ -47,6 +47,11 @@ pub(crate) struct Names {
 }
 
 impl QueuesCommand {
+    /// Whether doing it again changes nothing.
+    pub(crate) fn only_looks(&self) -> bool {
+        matches!(self, QueuesCommand::List | QueuesCommand::Show(_))
+    }
+
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         match self {
             QueuesCommand::List => show::list(global).await,
@@ -60,32 +65,31 @@ impl QueuesCommand {
 }
 
 async fn pause(names: Names, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
+    let place = Place::open(global).await?;
     for name in names.names {
-        let queue = onward.queue(name).pause().await?;
-        show::print_queue(global.output, &queue, output::now(&onward))?;
+        let queue = place.pause_queue(&name).await?;
+        show::print_queue(global.output, &queue, place.now())?;
     }
     Ok(Exit::Ok)
 }
 
 async fn resume(names: Names, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
+    let place = Place::open(global).await?;
     for name in names.names {
-        let queue = onward.queue(name).resume().await?;
-        show::print_queue(global.output, &queue, output::now(&onward))?;
+        let queue = place.resume_queue(&name).await?;
+        show::print_queue(global.output, &queue, place.now())?;
     }
     Ok(Exit::Ok)
 }
 
 async fn clear(names: Names, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
+    let place = Place::open(global).await?;
     for name in names.names {
-        let queue = onward.queue(name.as_str());
-        let had = queue.clear().await?;
+        let (had, queue) = place.clear_queue(&name).await?;
         match global.output {
             Format::Table if had => writeln!(output::stdout(), "cleared {name}")?,
             Format::Table => writeln!(output::stdout(), "{name} had no limits")?,
-            Format::Json => output::print_json(&queue.status().await?)?,
+            Format::Json => output::print_json(&queue)?,
             Format::Ids => writeln!(output::stdout(), "{name}")?,
         }
     }

@@ -8,12 +8,12 @@ use clap::{ArgGroup, Args};
 use onward::{QueueLimits, Rate};
 
 use crate::args::{self, Global};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 use crate::queues::show;
-use crate::{open, output};
 
 /// Says the limits of a queue: all of them, so that what is not named is not limited
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward queues set ocr --concurrency 8 --per-worker 2
@@ -49,15 +49,15 @@ fn rate(text: &str) -> Result<Rate, String> {
 
 impl SetArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = open::created_aloud(&global.store).await?;
+        let place = Place::open_or_create(global).await?;
         let limits = QueueLimits {
             concurrency: self.concurrency,
             per_worker: self.per_worker,
             rate: self.rate,
             per_lane: self.per_lane,
         };
-        let queue = onward.queue(self.name).limits(limits).save().await?;
-        show::print_queue(global.output, &queue, output::now(&onward))?;
+        let queue = place.limit_queue(&self.name, limits).await?;
+        show::print_queue(global.output, &queue, place.now())?;
         Ok(Exit::Ok)
     }
 }

@@ -4,21 +4,22 @@
 
 use std::io::Write;
 
-use onward::{Onward, Queue, QueueCounts, QueueLimits, Timestamp};
+use onward::{Queue, QueueCounts, QueueLimits, Timestamp};
 
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 use crate::table::Table;
-use crate::{open, text};
+use crate::text;
 
 /// Characters of a name in a list.
 const NAME_CHARS: usize = 40;
 
 /// Lists every queue.
 pub(super) async fn list(global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
-    let all = all(&onward).await?;
+    let place = Place::open(global).await?;
+    let all = place.queues().await?;
     match global.output {
         Format::Table => {
             let mut table = Table::new(["NAME", "QUEUED", "RUNNING", "LIMITS", "STATE"]);
@@ -29,7 +30,7 @@ pub(super) async fn list(global: &Global) -> Result<Exit, Problem> {
                     counts.queued.to_string().into(),
                     counts.running.to_string().into(),
                     limits(&queue.limits).into(),
-                    state(queue, output::now(&onward)).into(),
+                    state(queue, place.now()).into(),
                 ]);
             }
             table.write(&mut output::stdout())?;
@@ -43,26 +44,14 @@ pub(super) async fn list(global: &Global) -> Result<Exit, Problem> {
     Ok(Exit::Ok)
 }
 
-async fn all(onward: &Onward) -> Result<Vec<QueueCounts>, Problem> {
-    let mut all: Vec<QueueCounts> = Vec::new();
-    loop {
-        let after = all.last().map(|last| last.queue.name.clone());
-        let page = onward.queues(after.as_deref()).await?;
-        all.extend(page.queues);
-        if !page.more {
-            return Ok(all);
-        }
-    }
-}
-
 /// Shows one queue. One that nobody set up and that has no live run is shown too: it has no limits.
 pub(super) async fn show(name: &str, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
-    let found = all(&onward).await?.into_iter().find(|counts| counts.queue.name == name);
+    let place = Place::open(global).await?;
+    let found = place.queues().await?.into_iter().find(|counts| counts.queue.name == name);
     let unknown = || QueueCounts { queue: Queue::named(name), ..QueueCounts::default() };
     let counts = found.unwrap_or_else(unknown);
     match global.output {
-        Format::Table => write_whole(&mut output::stdout(), &counts, output::now(&onward))?,
+        Format::Table => write_whole(&mut output::stdout(), &counts, place.now())?,
         Format::Json => output::print_json(&counts)?,
         Format::Ids => writeln!(output::stdout(), "{name}")?,
     }

@@ -3,7 +3,7 @@
 //!
 //! Owns: the flags, and what `stuck` and `paused` mean, which the store does not call states.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -36,6 +36,12 @@ pub(crate) struct FilterArgs {
     /// Started less than this long ago
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     younger_than: Option<Duration>,
+    /// Started at this time or later, as 2026-12-31T23:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "younger_than")]
+    created_from: Option<SystemTime>,
+    /// Started before this time
+    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "older_than")]
+    created_before: Option<SystemTime>,
 }
 
 /// A state to look for: one of the library's, or what people call one.
@@ -52,8 +58,9 @@ impl FilterArgs {
     /// Whether no flag is given.
     pub(crate) fn is_empty(&self) -> bool {
         let one = self.workflow.is_some() || self.queue.is_some() || self.key.is_some();
-        let time = self.older_than.is_some() || self.younger_than.is_some();
-        !one && !time && self.state.is_empty() && self.tag.is_empty()
+        let age = self.older_than.is_some() || self.younger_than.is_some();
+        let time = self.created_from.is_some() || self.created_before.is_some();
+        !one && !age && !time && self.state.is_empty() && self.tag.is_empty()
     }
 
     /// What the store is asked for, and which of its answers are meant.
@@ -72,8 +79,8 @@ impl FilterArgs {
             queue: self.queue,
             key: self.key,
             tags: self.tag.into_iter().collect(),
-            created_from: self.younger_than.map(ago),
-            created_before: self.older_than.map(ago),
+            created_from: self.younger_than.map(ago).or(self.created_from.map(Timestamp::from)),
+            created_before: self.older_than.map(ago).or(self.created_before.map(Timestamp::from)),
             ..Filter::default()
         };
         (filter, wanted)
@@ -106,6 +113,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Whether the store's states alone say which runs are wanted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.states.iter().all(|state| matches!(state, State::Of(_)))
+    }
+
     /// Whether this run is wanted.
     pub(crate) fn has(&self, run: &Run) -> bool {
         self.states.is_empty() || self.states.iter().any(|state| state.has(run))

@@ -6,11 +6,12 @@ use clap::Args;
 use onward::{Json, RunId};
 
 use crate::args::Global;
+use crate::output;
+use crate::place::{Fork, Place};
 use crate::problem::{Exit, Problem};
-use crate::{open, output};
 
 /// Starts a new run with the records that another has before a step
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward runs fork ID --from 'update index'
@@ -35,16 +36,10 @@ pub(crate) struct ForkArgs {
 
 impl ForkArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = open::existing(&global.store).await?;
-        let mut fork = onward.run(self.id).fork(self.from);
-        if let Some(input) = &self.input {
-            fork = fork.input(input);
-        }
-        if let Some(key) = self.key {
-            fork = fork.key(key);
-        }
-        let run = fork.await?.status().await?;
-        output::print_runs(global.output, &[run], output::now(&onward))?;
+        let place = Place::open(global).await?;
+        let fork = Fork { from_step: self.from, input: self.input, key: self.key };
+        let run = place.fork(self.id, fork).await?;
+        output::print_runs(global.output, &[run], place.now())?;
         Ok(Exit::Ok)
     }
 }

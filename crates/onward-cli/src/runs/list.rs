@@ -4,12 +4,12 @@
 
 use clap::Args;
 use onward::limits::PAGE_ROWS_MAX;
-use onward::{Onward, Query, RunId, RunPage};
+use onward::{Query, RunId, RunPage};
 
 use super::filter::{FilterArgs, Wanted};
 use crate::args::Global;
-use crate::open;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 
 /// Runs in a table, unless a limit is given.
@@ -19,11 +19,12 @@ const TABLE_ROWS: usize = 50;
 const PRINTED_ROWS: usize = 100;
 
 /// Lists runs, newest first
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward runs list --state failed --workflow index-attachment
   onward runs list --tag tenant=acme --limit 20
+  onward runs list --created-from 2026-03-01T00:00:00Z --created-before 2026-03-02T00:00:00Z
   onward runs list --state stuck -o ids | onward runs retry -
   onward runs list -o json | jq -r .key
 
@@ -42,18 +43,18 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = open::existing(&global.store).await?;
+        let place = Place::open(global).await?;
         let (limit, all) = match self.limit {
             Some(limit) => (limit, false),
             None if global.output == Format::Table => (TABLE_ROWS, false),
             None => (PRINTED_ROWS, true),
         };
-        let (filter, wanted) = self.filter.read(output::now(&onward));
+        let (filter, wanted) = self.filter.read(place.now());
         let mut query = Query { filter, before: self.before, limit };
         let mut printed = 0;
         loop {
-            let page = page_of(&onward, query.clone(), &wanted).await?;
-            output::print_runs(global.output, &page.runs, output::now(&onward))?;
+            let page = page_of(&place, query.clone(), &wanted).await?;
+            output::print_list(global.output, &page.runs, &place)?;
             printed += page.runs.len();
             query.before = page.runs.last().map(|run| run.id);
             if !all || !page.more {
@@ -65,10 +66,10 @@ impl ListArgs {
 }
 
 /// As a page of the library's, without the runs that are not wanted.
-async fn page_of(onward: &Onward, mut query: Query, wanted: &Wanted) -> Result<RunPage, Problem> {
+async fn page_of(place: &Place, mut query: Query, wanted: &Wanted) -> Result<RunPage, Problem> {
     let mut found = RunPage::default();
     loop {
-        let page = onward.list(query.clone()).await?;
+        let page = place.list(query.clone()).await?;
         query.before = page.runs.last().map(|run| run.id);
         let mut runs = page.runs.into_iter().filter(|run| wanted.has(run));
         found.runs.extend(runs.by_ref().take(query.limit - found.runs.len()));

@@ -6,20 +6,20 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use onward::store::Topic;
 use onward::{LogLine, RunId};
 
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 use crate::table::DIM;
-use crate::{open, text};
+use crate::text;
 
 /// How often the log is read when nothing says that it changed, as from another process.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Prints the lines that a run's code wrote with ctx.log and step.log
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward runs log ID
@@ -41,15 +41,14 @@ impl LogArgs {
         if global.output == Format::Ids {
             return Err(Problem::Usage("a log has lines, and no ids".to_owned()));
         }
-        let onward = open::existing(&global.store).await?;
+        let place = Place::open(global).await?;
         let mut id = self.id;
         let mut seen = 0;
         loop {
-            let changed = onward.store().wait(Topic::Run(id));
-            let handle = onward.run(id);
+            let changed = place.changed(id, LOOK_EVERY);
             // The run is read first, so that one that has ended writes no line after this look.
-            let run = handle.status().await?;
-            for line in handle.log_after(seen).await? {
+            let run = place.run(id).await?;
+            for line in place.log_after(id, seen).await? {
                 if line.no > seen + 1 {
                     anstream::eprintln!("{} earlier are kept no more", line.no - seen - 1);
                 }
@@ -59,7 +58,7 @@ impl LogArgs {
             match run.continued_as {
                 Some(next) if self.follow => (id, seen) = (next, 0),
                 _ if !self.follow || run.state.is_final() => return Ok(Exit::Ok),
-                _ => drop(tokio::time::timeout(LOOK_EVERY, changed).await),
+                _ => changed.await,
             }
         }
     }

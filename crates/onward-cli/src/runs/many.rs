@@ -9,15 +9,16 @@ use onward::{Filter, Onward, SteerMany, Steered};
 use serde::Serialize;
 
 use super::filter::{FilterArgs, Wanted};
-use super::steer::Verb;
 use crate::args::Global;
+use crate::ops::NewOperation;
 use crate::output::{self, Format};
+use crate::place::{Place, Verb};
 use crate::problem::{Exit, Problem, print_error};
 use crate::progress::Progress;
-use crate::{open, text};
+use crate::text;
 
 /// The runs that fit, instead of ids.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct ManyArgs {
     #[command(flatten)]
     filter: FilterArgs,
@@ -58,9 +59,12 @@ impl ManyArgs {
             let why = "--all-matching counts runs; list their ids with 'onward runs list -o ids'";
             return Err(Problem::Usage(why.to_owned()));
         }
-        let onward = open::existing(&global.store).await?;
-        let (filter, wanted) = self.filter.read(output::now(&onward));
-        let would = steer(&onward, verb, filter.clone(), wanted.clone()).dry_run().await?;
+        let place = Place::open(global).await?;
+        let Place::Store(onward) = &place else {
+            return self.operate(verb, &place, global).await;
+        };
+        let (filter, wanted) = self.filter.read(place.now());
+        let would = steer(onward, verb, filter.clone(), wanted.clone())?.dry_run().await?;
         if self.dry_run || would.done == 0 {
             print(global, verb, &would, self.dry_run)?;
             return Ok(Exit::Ok);
@@ -71,7 +75,7 @@ impl ManyArgs {
         }
         let mut progress = Progress::counted(would.matched);
         progress.name(verb.name());
-        let steer = steer(&onward, verb, filter, wanted).pace(self.pace.unwrap_or(0));
+        let steer = steer(onward, verb, filter, wanted)?.pace(self.pace.unwrap_or(0));
         let steered = steer.on_progress(move |so_far| {
             let seen = so_far.done + so_far.skipped_total() + so_far.failed;
             progress.set(seen, said(verb, so_far, false));
@@ -85,24 +89,61 @@ impl ManyArgs {
     }
 }
 
-fn steer(onward: &Onward, verb: Verb, filter: Filter, wanted: Wanted) -> SteerMany {
-    let matching = onward.matching(filter).only(move |run| wanted.has(run));
-    match verb {
-        Verb::Cancel => matching.cancel(),
-        Verb::Retry => matching.retry(),
-        Verb::Pause => matching.pause(),
-        Verb::Resume => matching.resume(),
+impl ManyArgs {
+    /// Has a server do it, as an operation of its own, and waits for its end.
+    async fn operate(self, verb: Verb, place: &Place, global: &Global) -> Result<Exit, Problem> {
+        if self.pace.is_some() {
+            let why = "--pace needs the store itself: name it with --store URL";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        let (filter, wanted) = self.filter.read(place.now());
+        if !wanted.is_plain() {
+            let why = "a server chooses by the states of the store: list them instead, with \
+                       'onward runs list --state … -o ids', and hand the ids to this command";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        let operation = NewOperation::of_filter(verb, filter);
+        let would = operation.matched(place).await?;
+        if self.dry_run || would.matched == 0 {
+            return would.print(verb, global.output);
+        }
+        if !self.yes && !asked(verb, would.matched, &would.said(verb))? {
+            anstream::eprintln!("nothing was changed");
+            return Ok(Exit::No);
+        }
+        let begun = operation.begin(place).await?;
+        begun.follow(place, global.output).await
     }
 }
 
-/// Asks on a terminal; elsewhere nobody can, so the flag is needed.
+fn steer(
+    onward: &Onward,
+    verb: Verb,
+    filter: Filter,
+    wanted: Wanted,
+) -> Result<SteerMany, Problem> {
+    let matching = onward.matching(filter).only(move |run| wanted.has(run));
+    match verb {
+        Verb::Cancel => Ok(matching.cancel()),
+        Verb::Retry => Ok(matching.retry()),
+        Verb::Pause => Ok(matching.pause()),
+        Verb::Resume => Ok(matching.resume()),
+        Verb::Delete => Err(Problem::Usage("runs are deleted by their ids".to_owned())),
+    }
+}
+
 fn agreed(verb: Verb, would: &Steered) -> Result<bool, Problem> {
-    let runs = text::count(would.done, "run");
+    asked(verb, would.done, &said(verb, would, true))
+}
+
+/// Asks on a terminal; elsewhere nobody can, so the flag is needed.
+pub(crate) fn asked(verb: Verb, runs: u64, would: &str) -> Result<bool, Problem> {
+    let runs = text::count(runs, "run");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let why = format!("this would {} {runs}; add --yes to do it", verb.name());
         return Err(Problem::Usage(why));
     }
-    anstream::eprintln!("{}", said(verb, would, true));
+    anstream::eprintln!("{would}");
     anstream::eprint!("{} {runs}? [y/N] ", verb.name());
     std::io::stderr().flush()?;
     let mut answer = String::new();

@@ -2,24 +2,24 @@
 //!
 //! Owns: the commands, one file each, and the ids they take.
 
-mod filter;
+pub(crate) mod filter;
 mod fork;
 mod list;
 mod log;
-mod many;
+pub(crate) mod many;
 mod show;
-mod steer;
+pub(crate) mod steer;
 mod watch;
 
 use clap::{Args, Subcommand};
 use onward::RunId;
 
-use self::steer::Verb;
 use crate::args::Global;
+use crate::place::Verb;
 use crate::problem::{Exit, Problem};
 
 /// Looks at runs and steers them
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     List(list::ListArgs),
     Show(show::ShowArgs),
@@ -36,12 +36,15 @@ pub(crate) enum RunsCommand {
     /// Lets paused runs go on
     #[command(after_help = steer::RESUME_EXAMPLES)]
     Resume(steer::SteerArgs),
+    /// Deletes runs that have ended, with their history and keys
+    #[command(after_help = steer::DELETE_EXAMPLES)]
+    Delete(steer::DeleteArgs),
     Fork(fork::ForkArgs),
     Log(log::LogArgs),
 }
 
 /// The runs that a command is about.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Ids {
     /// Run ids, or - to read them from stdin, one per line
     #[arg(value_name = "ID", value_parser = id_or_stdin)]
@@ -56,6 +59,11 @@ enum IdArg {
 }
 
 impl RunsCommand {
+    /// Whether doing it again changes nothing.
+    pub(crate) fn only_looks(&self) -> bool {
+        matches!(self, RunsCommand::List(_) | RunsCommand::Show(_))
+    }
+
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         match self {
             RunsCommand::List(list) => list.execute(global).await,
@@ -65,6 +73,7 @@ impl RunsCommand {
             RunsCommand::Retry(args) => args.execute(Verb::Retry, global).await,
             RunsCommand::Pause(args) => args.execute(Verb::Pause, global).await,
             RunsCommand::Resume(args) => args.execute(Verb::Resume, global).await,
+            RunsCommand::Delete(args) => args.execute(global).await,
             RunsCommand::Fork(fork) => fork.execute(global).await,
             RunsCommand::Log(log) => log.execute(global).await,
         }

@@ -5,20 +5,22 @@
 use std::io::Write;
 
 use clap::Args;
-use onward::{Duplicates, Entry, Record, Run, RunId, Timestamp, Undoing, Why};
+use onward::{Duplicates, Entry, Record, Run, RunId, Timestamp, Undoing};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::{Place, Seen};
 use crate::problem::{Exit, Problem};
 use crate::table::{BOLD, Cell, DIM, Table, style_of};
-use crate::{keys, open, text};
+use crate::{keys, text};
 
 /// Steps that are named where many may be meant.
 const STEPS_SHOWN_MAX: usize = 20;
 
 /// Shows a run: its steps with tries and results, and why it is not running
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
     /// The run's id
     #[arg(value_parser = super::id)]
@@ -30,7 +32,9 @@ pub(crate) struct ShowArgs {
 struct Shown {
     #[serde(flatten)]
     run: Run,
-    why: Why,
+    why: Box<RawValue>,
+    #[serde(skip)]
+    sentence: String,
     /// How far it has come with its undos, if it turned back.
     undoing: Option<Undoing>,
     history: Vec<Record>,
@@ -39,17 +43,17 @@ struct Shown {
 
 impl ShowArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = open::existing(&global.store).await?;
-        let handle = onward.run(self.id);
-        let run = handle.status().await?;
-        let now = output::now(&onward);
+        let place = Place::open(global).await?;
+        let now = place.now();
         if global.output == Format::Ids {
-            output::print_runs(Format::Ids, &[run], now)?;
+            output::print_runs(Format::Ids, &[place.run(self.id).await?], now)?;
             return Ok(Exit::Ok);
         }
-        let (history, duplicates) = (handle.history().await?, handle.duplicates().await?);
-        let (why, undoing) = (handle.why().await?, Undoing::of(&history));
-        let shown = Shown { run, why, undoing, history, duplicates_latest: duplicates };
+        let Seen { run, why, duplicates } = place.see(self.id).await?;
+        let history = place.whole_history(self.id).await?;
+        let (sentence, undoing) = (why.sentence, Undoing::of(&history));
+        let (why, duplicates_latest) = (why.json, duplicates);
+        let shown = Shown { run, why, sentence, undoing, history, duplicates_latest };
         match global.output {
             Format::Json => output::print_json(&shown)?,
             _ => shown.write(&mut output::stdout(), now)?,
@@ -79,7 +83,7 @@ impl Shown {
         fact("workflow", text::line(&run.workflow).into());
         fact("state", state_of(run));
         if !run.state.is_final() {
-            fact("why", Cell::styled(text::line(&self.why.to_string()), BOLD));
+            fact("why", Cell::styled(text::line(&self.sentence), BOLD));
         }
         let key = |key: &String| fact("key", text::line(key).into());
         run.key.iter().for_each(key);

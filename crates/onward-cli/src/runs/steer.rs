@@ -1,16 +1,19 @@
-//! `onward runs cancel`, `retry`, `pause` and `resume`: one change to several runs. Each is tried, and
-//! what is refused does not stop the others.
+//! `onward runs cancel`, `retry`, `pause`, `resume` and `delete`: one change to several runs. Each is
+//! tried, and what is refused does not stop the others.
 
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 
 use clap::Args;
-use onward::{Error, Json, RunHandle, RunId, Why};
+use onward::RunId;
+use serde::Serialize;
 
 use super::many::ManyArgs;
 use super::{IdArg, Ids, id};
 use crate::args::Global;
+use crate::output::{self, Format};
+use crate::place::{Place, Verb};
 use crate::problem::{Exit, Problem, print_error, print_note};
-use crate::{open, output, text};
+use crate::text;
 
 pub(super) const CANCEL_EXAMPLES: &str = "\
 Examples:
@@ -31,64 +34,21 @@ Examples:
 
 Timers and signals that come meanwhile are kept. Deadlines hold, and a cancel goes through.";
 
+pub(super) const DELETE_EXAMPLES: &str = "\
+Examples:
+  onward runs delete 01890a5d-ac96-774b-bcce-b302099a8057
+  onward runs list --state cancelled --tag import=7 -o ids | onward runs delete -
+
+Only runs that have ended can be deleted. This cannot be taken back. For all that ended long ago:
+onward prune --older-than 30d";
+
 pub(super) const RESUME_EXAMPLES: &str = "\
 Examples:
   onward runs resume 01890a5d-ac96-774b-bcce-b302099a8057
   onward runs resume --all-matching --state paused --yes";
 
-/// What is done to runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Cancel,
-    Retry,
-    Pause,
-    Resume,
-}
-
-impl Verb {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Verb::Cancel => "cancel",
-            Verb::Retry => "retry",
-            Verb::Pause => "pause",
-            Verb::Resume => "resume",
-        }
-    }
-
-    pub(super) fn past(self) -> &'static str {
-        match self {
-            Verb::Cancel => "cancelled",
-            Verb::Retry => "retried",
-            Verb::Pause => "paused",
-            Verb::Resume => "resumed",
-        }
-    }
-
-    async fn change(self, run: &RunHandle<Json>) -> Result<(), Error> {
-        match self {
-            Verb::Cancel => run.cancel().await?,
-            Verb::Retry => run.retry().await?,
-            Verb::Pause => run.pause().await?,
-            Verb::Resume => run.resume().await?,
-        }
-        self.say_when(run).await
-    }
-
-    /// Says of a run that is in a worker's hands when it ends, or when it is paused.
-    async fn say_when(self, run: &RunHandle<Json>) -> Result<(), Error> {
-        if !matches!(self, Verb::Cancel | Verb::Pause) {
-            return Ok(());
-        }
-        let why = run.why().await?;
-        if !matches!(why, Why::Ended { .. } | Why::Paused { .. }) {
-            print_note(&format!("run {}: {}", run.id(), text::line(&why.to_string())));
-        }
-        Ok(())
-    }
-}
-
 /// Which runs are changed.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SteerArgs {
     #[command(flatten)]
     ids: Ids,
@@ -113,28 +73,88 @@ impl SteerArgs {
     }
 }
 
+/// Which runs are deleted.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    ids: Ids,
+}
+
+impl DeleteArgs {
+    pub(super) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        if self.ids.ids.is_empty() {
+            let why = "name the runs by their ids, or - for ids from stdin";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        each(self.ids, global, Verb::Delete).await
+    }
+}
+
 /// Changes each run, and prints those that were changed as they stand then.
 async fn each(ids: Ids, global: &Global, verb: Verb) -> Result<Exit, Problem> {
     let ids = ids.read()?;
-    let onward = open::existing(&global.store).await?;
-    let mut worst = Exit::Ok;
-    let mut changed = Vec::new();
+    let place = Place::open(global).await?;
+    change(&place, &ids, verb, global.output).await
+}
+
+/// Changes each run; one that is refused does not stop the others.
+pub(crate) async fn change(
+    place: &Place,
+    ids: &[RunId],
+    verb: Verb,
+    format: Format,
+) -> Result<Exit, Problem> {
+    let (mut worst, mut changed, mut gone) = (Exit::Ok, Vec::new(), Vec::new());
     for id in ids {
-        let handle = onward.run(id);
-        match verb.change(&handle).await {
-            Ok(()) => changed.push(handle.status().await?),
-            Err(error) => worst = worst.max(refuse(error)?),
+        match place.steer(verb, *id).await {
+            Ok(Some(run)) => {
+                say_when(place, verb, *id).await?;
+                changed.push(run);
+            }
+            Ok(None) => gone.push(*id),
+            Err(problem) => worst = worst.max(refuse(problem)?),
         }
     }
     if !changed.is_empty() {
-        output::print_runs(global.output, &changed, output::now(&onward))?;
+        output::print_runs(format, &changed, place.now())?;
     }
+    print_gone(format, &gone)?;
     Ok(worst)
 }
 
+/// Says of a run that is in a worker's hands when it ends, or when it is paused.
+async fn say_when(place: &Place, verb: Verb, id: RunId) -> Result<(), Problem> {
+    if !matches!(verb, Verb::Cancel | Verb::Pause) {
+        return Ok(());
+    }
+    let why = place.see(id).await?.why;
+    if !["ended", "paused"].contains(&why.code.as_str()) {
+        print_note(&format!("run {id}: {}", text::line(&why.sentence)));
+    }
+    Ok(())
+}
+
+/// A deleted run as it is printed with `-o json`.
+#[derive(Serialize)]
+struct Gone {
+    id: RunId,
+    deleted: bool,
+}
+
+fn print_gone(format: Format, gone: &[RunId]) -> Result<(), Problem> {
+    let mut out = output::stdout();
+    for id in gone {
+        match format {
+            Format::Table => writeln!(out, "deleted {id}")?,
+            Format::Json => output::print_json(&Gone { id: *id, deleted: true })?,
+            Format::Ids => writeln!(out, "{id}")?,
+        }
+    }
+    Ok(out.flush()?)
+}
+
 /// Says why a run was refused; a store that does not answer ends the command.
-fn refuse(error: onward::Error) -> Result<Exit, Problem> {
-    let problem = Problem::from(error);
+fn refuse(problem: Problem) -> Result<Exit, Problem> {
     match problem.exit() {
         Exit::Unavailable => Err(problem),
         exit => {
@@ -146,7 +166,7 @@ fn refuse(error: onward::Error) -> Result<Exit, Problem> {
 
 impl Ids {
     /// The ids, those from stdin in the place of the dash.
-    fn read(self) -> Result<Vec<RunId>, Problem> {
+    pub(crate) fn read(self) -> Result<Vec<RunId>, Problem> {
         let mut ids = Vec::new();
         for arg in self.ids {
             match arg {

@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use onward::limits::PAGE_ROWS_MAX;
-use onward::store::Topic;
-use onward::{Onward, Record, Run, RunId, RunProgress, RunState, Timestamp, Why};
+use onward::{Record, Run, RunId, RunProgress, RunState, Timestamp};
 use serde::Serialize;
 
 use super::show::record_row;
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::{Place, Reason, Seen};
 use crate::problem::{Exit, Problem};
 use crate::table::{BOLD, Cell, DIM, Table};
-use crate::{open, text};
+use crate::text;
 
 /// How often the run is read when nothing says that it changed, as from another process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -31,7 +30,7 @@ const WIDTHS_MIN: [usize; 5] = [12, 16, 1, 5, 0];
 const TICK_EVERY: Duration = Duration::from_millis(100);
 
 /// Follows a run until it ends; exits with 1 if it does not complete
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct WatchArgs {
     /// The run's id
     #[arg(value_parser = super::id)]
@@ -40,8 +39,8 @@ pub(crate) struct WatchArgs {
 
 impl WatchArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = open::existing(&global.store).await?;
-        let mut watch = Watch::new(&onward, self.id, global.output);
+        let place = Place::open(global).await?;
+        let mut watch = Watch::new(&place, self.id, global.output);
         let run = watch.follow().await?;
         watch.print_end(&run)?;
         Ok(if run.state == RunState::Completed { Exit::Ok } else { Exit::No })
@@ -49,7 +48,7 @@ impl WatchArgs {
 }
 
 struct Watch<'a> {
-    onward: &'a Onward,
+    place: &'a Place,
     id: RunId,
     format: Format,
     /// The last record that was shown.
@@ -57,7 +56,7 @@ struct Watch<'a> {
     /// What the run does just now. Hidden where stderr is no terminal.
     now_line: ProgressBar,
     /// What was last said of that where there is no terminal.
-    said: Option<(Why, Option<RunProgress>)>,
+    said: Option<(Reason, Option<RunProgress>)>,
 }
 
 /// A record as it is printed with `-o json`.
@@ -68,43 +67,41 @@ struct Line<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(onward: &'a Onward, id: RunId, format: Format) -> Self {
+    fn new(place: &'a Place, id: RunId, format: Format) -> Self {
         let now_line = ProgressBar::new_spinner();
         if !now_line.is_hidden() {
             now_line.enable_steady_tick(TICK_EVERY);
         }
-        Self { onward, id, format, seen: None, now_line, said: None }
+        Self { place, id, format, seen: None, now_line, said: None }
     }
 
     /// Shows every new record until the run has ended; gives the run as it stands then.
     async fn follow(&mut self) -> Result<Run, Problem> {
         loop {
-            let changed = self.onward.store().wait(Topic::Run(self.id));
+            let changed = self.place.changed(self.id, LOOK_EVERY);
             // The run is read first, so that one that has ended has no record after this look.
-            let run = self.onward.run(self.id).status().await?;
+            let Seen { run, why, .. } = self.place.see(self.id).await?;
             self.print_new().await?;
             match run.continued_as {
                 Some(next) => self.go_on_with(next),
                 None if run.state.is_final() => return Ok(run),
                 None => {
-                    let why = self.onward.run(self.id).why().await?;
                     self.say(why, run.progress());
-                    // A hint that does not come in time is made up for by looking.
-                    let _ = tokio::time::timeout(LOOK_EVERY, changed).await;
+                    changed.await;
                 }
             }
         }
     }
 
     /// Says what the run does just now; without a terminal, only when that is news.
-    fn say(&mut self, why: Why, progress: Option<RunProgress>) {
+    fn say(&mut self, why: Reason, progress: Option<RunProgress>) {
         let far = progress.map_or(String::new(), |progress| format!(" Progress: {progress}."));
-        let sentence = text::line(&format!("{why}{far}"));
+        let sentence = text::line(&format!("{}{far}", why.sentence));
         if self.now_line.is_hidden() {
-            let news = Some((without_countdown(why), progress));
-            if self.said != news {
+            let same = |(said, far): &(Reason, _)| said.is_as(&why) && *far == progress;
+            if !self.said.as_ref().is_some_and(same) {
                 anstream::eprintln!("{sentence}");
-                self.said = news;
+                self.said = Some((why, progress));
             }
         }
         self.now_line.set_message(sentence);
@@ -119,13 +116,12 @@ impl<'a> Watch<'a> {
 
     async fn print_new(&mut self) -> Result<(), Problem> {
         loop {
-            let page = self.onward.store().history(self.id, self.seen, PAGE_ROWS_MAX).await;
-            let page = page.map_err(onward::Error::from)?;
-            for record in &page.records {
+            let (records, more) = self.place.history(self.id, self.seen).await?;
+            for record in &records {
                 self.now_line.suspend(|| print_record(self.format, self.id, record))?;
                 self.seen = Some(record.seq);
             }
-            if !page.more {
+            if !more {
                 return Ok(());
             }
         }
@@ -169,14 +165,6 @@ fn print_record(format: Format, run: RunId, record: &Record) -> Result<(), Probl
             table.write(&mut out)?;
             Ok(out.flush()?)
         }
-    }
-}
-
-/// The same reason at another time is equal to it: the time that is left does not count.
-fn without_countdown(why: Why) -> Why {
-    match why {
-        Why::Until { what, at, .. } => Why::Until { what, at, in_ms: 0 },
-        why => why,
     }
 }
 

@@ -6,15 +6,17 @@ use std::io::Write;
 use std::time::SystemTime;
 
 use clap::Args;
+use onward::{Backfilled, Onward, Timestamp};
 
 use crate::args::{self, Global};
 use crate::output::{self, Format};
+use crate::place::{Filled, Place};
 use crate::problem::{Exit, Problem};
 use crate::progress::Progress;
-use crate::{open, text};
+use crate::text;
 
 /// Starts a run for each time of a range that has passed
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:
   onward schedules backfill nightly-report \\
@@ -40,15 +42,12 @@ impl BackfillArgs {
                 "a backfill counts runs; list them with: onward runs list --tag schedule=NAME";
             return Err(Problem::Usage(why.to_owned()));
         }
-        let onward = open::existing(&global.store).await?;
-        let now = SystemTime::from(output::now(&onward));
-        let mut progress = Progress::share(None);
-        let backfill = onward.schedule(self.name).backfill(self.from, self.before.unwrap_or(now));
-        let filled = backfill.on_progress(move |so_far| {
-            let times = so_far.started + so_far.existing + so_far.refused;
-            progress.set(times, text::count(times, "time"));
-        });
-        let filled = filled.await?;
+        let place = Place::open(global).await?;
+        let before = self.before.map_or(place.now(), Timestamp::from);
+        let filled = match &place {
+            Place::Store(onward) => self.fill(onward, before).await?,
+            Place::Server(_) => self.ask(&place, before).await?,
+        };
         match global.output {
             Format::Json => output::print_json(&filled)?,
             _ => {
@@ -62,5 +61,31 @@ impl BackfillArgs {
             }
         }
         Ok(if filled.refused == 0 { Exit::Ok } else { Exit::No })
+    }
+
+    async fn fill(&self, onward: &Onward, before: Timestamp) -> Result<Filled, Problem> {
+        let mut progress = Progress::share(None);
+        let backfill = onward.schedule(self.name.as_str()).backfill(self.from, before);
+        let filled = backfill.on_progress(move |so_far| {
+            let times = so_far.started + so_far.existing + so_far.refused;
+            progress.set(times, text::count(times, "time"));
+        });
+        let Backfilled { started, existing, refused, .. } = filled.await?;
+        Ok(Filled { started, existing, refused, more: false })
+    }
+
+    /// Asks a server again until it has come to the end. What it started before is existing then.
+    async fn ask(&self, place: &Place, before: Timestamp) -> Result<Filled, Problem> {
+        let (mut progress, mut started) = (Progress::share(None), 0);
+        loop {
+            let filled = place.backfill(&self.name, self.from.into(), before).await?;
+            started += filled.started;
+            if !filled.more {
+                let existing = (filled.existing + filled.started).saturating_sub(started);
+                return Ok(Filled { started, existing, ..filled });
+            }
+            let times = filled.started + filled.existing + filled.refused;
+            progress.set(times, text::count(times, "time"));
+        }
     }
 }

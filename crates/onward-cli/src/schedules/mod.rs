@@ -10,15 +10,15 @@ mod show;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use onward::{Code, Occurred, Onward};
+use onward::{Code, Occurred};
 
 use crate::args::Global;
-use crate::open;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem};
 
 /// Looks at schedules and steers them
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
     /// Lists schedules by name
     List,
@@ -41,14 +41,14 @@ pub(crate) enum SchedulesCommand {
 }
 
 /// The schedule that a command is about.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Name {
     /// The schedule's name
     name: String,
 }
 
 /// The schedules that a command is about.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Names {
     /// The schedules' names
     #[arg(required = true, value_name = "NAME")]
@@ -56,6 +56,14 @@ pub(crate) struct Names {
 }
 
 impl SchedulesCommand {
+    /// Whether doing it again changes nothing.
+    pub(crate) fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            SchedulesCommand::List | SchedulesCommand::Show(_) | SchedulesCommand::Next(_)
+        )
+    }
+
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         match self {
             SchedulesCommand::List => show::list(global).await,
@@ -72,29 +80,27 @@ impl SchedulesCommand {
 }
 
 async fn pause(names: Names, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
+    let place = Place::open(global).await?;
     for name in names.names {
-        let schedule = onward.schedule(name).pause().await?;
-        show::print(global.output, &[schedule], output::now(&onward))?;
+        let schedule = place.pause_schedule(&name).await?;
+        show::print(global.output, &[schedule], place.now())?;
     }
     Ok(Exit::Ok)
 }
 
 async fn resume(names: Names, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
+    let place = Place::open(global).await?;
     for name in names.names {
-        let schedule = onward.schedule(name).resume().await?;
-        show::print(global.output, &[schedule], output::now(&onward))?;
+        let schedule = place.resume_schedule(&name).await?;
+        show::print(global.output, &[schedule], place.now())?;
     }
     Ok(Exit::Ok)
 }
 
 async fn remove(names: Names, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
+    let place = Place::open(global).await?;
     for name in names.names {
-        let schedule = onward.schedule(name.as_str());
-        let status = schedule.status().await?;
-        schedule.remove().await?;
+        let status = place.remove_schedule(&name).await?;
         match global.output {
             Format::Table => writeln!(output::stdout(), "removed {name}")?,
             Format::Json => output::print_json(&status)?,
@@ -105,25 +111,21 @@ async fn remove(names: Names, global: &Global) -> Result<Exit, Problem> {
 }
 
 async fn trigger(name: &str, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
-    let occurred = onward.schedule(name).trigger().await?;
-    print_occurred(&onward, &occurred, global.output).await?;
+    let place = Place::open(global).await?;
+    let occurred = place.trigger(name).await?;
+    print_occurred(&place, &occurred, global.output).await?;
     Ok(if occurred.run().is_some() { Exit::Ok } else { Exit::No })
 }
 
 /// Prints what came of a trigger: the run, or why there is none.
-async fn print_occurred(
-    onward: &Onward,
-    occurred: &Occurred,
-    format: Format,
-) -> Result<(), Problem> {
+async fn print_occurred(place: &Place, occurred: &Occurred, format: Format) -> Result<(), Problem> {
     if format == Format::Json {
         return output::print_json(occurred);
     }
     match (occurred, occurred.run()) {
         (_, Some(run)) => {
-            let run = onward.run(run).status().await?;
-            output::print_runs(format, &[run], output::now(onward))
+            let run = place.run(run).await?;
+            output::print_runs(format, &[run], place.now())
         }
         (Occurred::Skipped { live }, None) => {
             crate::problem::print_error(&format!("skipped: run {live} has not ended"));

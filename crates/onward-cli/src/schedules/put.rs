@@ -6,19 +6,20 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use onward::limits::QUEUE_DEFAULT;
-use onward::{CatchUp, Overlap, ScheduleSetup, Workflow};
+use onward::{CatchUp, Overlap, ScheduleSetup, ScheduleSpec, Timestamp, Workflow};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::show;
 use crate::args::{self, Global};
+use crate::open;
+use crate::place::{NewSchedule, Place};
 use crate::problem::{Exit, Problem};
-use crate::{open, output};
 
 /// Stores a schedule, or changes the one of that name
 ///
 /// The same again changes nothing. A schedule that is paused stays paused.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward schedules put nightly-report report --cron '0 3 * * *' --time-zone Europe/Berlin
@@ -85,11 +86,42 @@ impl PutArgs {
         let input: Box<RawValue> = serde_json::from_str(input)
             .map_err(|error| Problem::Usage(format!("--input is not JSON: {error}")))?;
         self.try_out().await?;
-        let onward = open::created_aloud(&global.store).await?;
-        let workflow = Workflow::<Box<RawValue>, Value>::of_name(self.workflow.as_str());
-        let schedule = self.setup(&onward)?.start(workflow, &input).await?;
-        show::print(global.output, &[schedule], output::now(&onward))?;
+        let place = Place::open_or_create(global).await?;
+        let schedule = match &place {
+            Place::Store(onward) => {
+                let workflow = Workflow::<Box<RawValue>, Value>::of_name(self.workflow.as_str());
+                self.setup(onward)?.start(workflow, &input).await?
+            }
+            Place::Server(_) => place.put_schedule(&self.name, &self.body(&input)).await?,
+        };
+        show::print(global.output, &[schedule], place.now())?;
         Ok(Exit::Ok)
+    }
+
+    /// What a server is sent.
+    fn body<'a>(&'a self, input: &'a RawValue) -> NewSchedule<'a> {
+        let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        let spec = match (&self.cron, self.every) {
+            (None, Some(every)) => ScheduleSpec::Every {
+                every_ms: i64::try_from(millis(every)).unwrap_or(i64::MAX),
+                anchor: self.anchor.map_or(Timestamp::from_millis(0), Timestamp::from),
+            },
+            (cron, _) => ScheduleSpec::Cron {
+                cron: cron.clone().unwrap_or_default(),
+                time_zone: self.time_zone.clone().unwrap_or_else(|| "UTC".to_owned()),
+            },
+        };
+        NewSchedule {
+            workflow: &self.workflow,
+            spec,
+            input,
+            queue: &self.queue,
+            priority: self.priority,
+            timeout_ms: self.timeout.map(millis),
+            tags: self.tag.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            overlap: self.overlap,
+            catch_up: self.catch_up,
+        }
     }
 
     /// Stores it where nobody sees it, for the same reason.

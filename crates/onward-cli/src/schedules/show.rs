@@ -12,9 +12,10 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem, print_note};
 use crate::table::Table;
-use crate::{open, text};
+use crate::text;
 
 /// Times that are shown with a schedule.
 const TIMES_SHOWN: usize = 5;
@@ -23,7 +24,7 @@ const TIMES_SHOWN: usize = 5;
 const NAME_CHARS: usize = 40;
 
 /// Shows the next times of a schedule
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  onward schedules next nightly-report --count 10")]
 pub(crate) struct NextArgs {
     /// The schedule's name
@@ -54,10 +55,10 @@ struct Shown<'a> {
 
 impl NextArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = open::existing(&global.store).await?;
-        let schedule = onward.schedule(self.name);
-        let (status, now) = (schedule.status().await?, output::now(&onward));
-        for at in schedule.next(self.count).await? {
+        let place = Place::open(global).await?;
+        let (status, times) = place.schedule(&self.name, self.count).await?;
+        let now = place.now();
+        for at in times {
             match global.output {
                 Format::Table => writeln!(output::stdout(), "{}", local(&status, at, now))?,
                 Format::Json => output::print_json(&At { at })?,
@@ -73,27 +74,17 @@ impl NextArgs {
 
 /// Lists every schedule.
 pub(super) async fn list(global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
-    let now = output::now(&onward);
-    let mut all = Vec::new();
-    loop {
-        let after = all.last().map(|last: &Schedule| last.name.clone());
-        let page = onward.schedules(after.as_deref()).await?;
-        all.extend(page.schedules);
-        if !page.more {
-            break;
-        }
-    }
+    let place = Place::open(global).await?;
+    let (all, now) = (place.schedules().await?, place.now());
     print(global.output, &all, now)?;
     Ok(Exit::Ok)
 }
 
 /// Shows one schedule.
 pub(super) async fn show(name: &str, global: &Global) -> Result<Exit, Problem> {
-    let onward = open::existing(&global.store).await?;
-    let handle = onward.schedule(name);
-    let (schedule, next) = (handle.status().await?, handle.next(TIMES_SHOWN).await?);
-    let now = output::now(&onward);
+    let place = Place::open(global).await?;
+    let (schedule, next) = place.schedule(name, TIMES_SHOWN).await?;
+    let now = place.now();
     match global.output {
         Format::Table => write_whole(&mut output::stdout(), &schedule, &next, now)?,
         Format::Json => output::print_json(&Shown { schedule: &schedule, next: &next })?,

@@ -18,7 +18,7 @@ use crate::problem::{Exit, Problem, print_note};
 const PORTS_TRIED: u16 = 20;
 
 /// Serves the API and the dashboard of the local database
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward dev                 the database of this folder

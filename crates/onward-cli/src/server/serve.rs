@@ -10,7 +10,7 @@ use crate::open;
 use crate::problem::{Exit, Problem};
 
 /// Serves the API and the dashboard of a store
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward serve                                        this machine only, port 7171

@@ -17,7 +17,7 @@ use crate::problem::Problem;
 const FILE: &str = "onward.toml";
 
 /// The flags of a server.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Settings {
     /// Where it listens; without an address, 127.0.0.1
     #[arg(long, env = "ONWARD_LISTEN", value_name = "ADDRESS:PORT")]

@@ -1,36 +1,68 @@
 //! `onward tokens`: who gets into a server.
 //!
-//! Owns: the file of hashes. Never writes a token into it.
+//! Owns: the file of hashes, as far as it is written. Never keeps a token, nor prints one twice.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use onward_server::{NewToken, Role, Tokens};
+use serde::Serialize;
 
+use crate::args::Global;
+use crate::output;
 use crate::problem::{Exit, Problem};
+use crate::table::Table;
+use crate::text;
 
-/// Gives tokens for a server
-#[derive(Debug, Subcommand)]
+/// Gives tokens for a server, lists them and takes them away
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokensCommand {
     /// Makes a token, prints it this once, and adds its hash to a file
     #[command(after_help = "\
 Example:
   onward tokens create ada --role operate --file tokens
-  onward serve --listen 0.0.0.0:7171 --token-file tokens
-
-To take a token away, delete its line; the server notices by itself.")]
+  onward serve --listen 0.0.0.0:7171 --token-file tokens")]
     Create {
         /// Whose it is, as the audit names them
         name: String,
         /// What they may do
         #[arg(long, value_enum)]
         role: TokenRole,
-        /// The file of token hashes
-        #[arg(long, env = "ONWARD_TOKEN_FILE", value_name = "FILE")]
-        file: PathBuf,
+        #[command(flatten)]
+        at: At,
     },
+    /// Lists whose tokens a file takes, and what each may do
+    #[command(after_help = "Example:\n  onward tokens list --file tokens")]
+    List {
+        #[command(flatten)]
+        at: At,
+    },
+    /// Takes every token of these names away; a server that is up notices by itself
+    #[command(after_help = "Example:\n  onward tokens revoke ada --file tokens")]
+    Revoke {
+        /// Whose tokens
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        #[command(flatten)]
+        at: At,
+    },
+}
+
+/// Where the hashes are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct At {
+    /// The file of token hashes
+    #[arg(long, env = "ONWARD_TOKEN_FILE", value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// A token as it is listed: never the token, nor its hash.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    role: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -44,25 +76,83 @@ pub(crate) enum TokenRole {
 }
 
 impl TokensCommand {
-    pub(crate) async fn execute(self) -> Result<Exit, Problem> {
-        let TokensCommand::Create { name, role, file } = self;
-        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '#') {
-            return Err(Problem::Usage("a name has no spaces and no #".to_owned()));
+    pub(crate) fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        match self {
+            TokensCommand::Create { name, role, at } => create(&name, role, &at.file)?,
+            TokensCommand::List { at } => {
+                let rows: Vec<_> = read(&at.file)?.lines().filter_map(listed).collect();
+                output::print_rows(global.output, &rows, table, |row| row.name.clone())?;
+            }
+            TokensCommand::Revoke { names, at } => revoke(&names, &at.file)?,
         }
-        if file.exists() {
-            // A file that the server would refuse is not made longer.
-            let what = format!("cannot read {}", file.display());
-            Tokens::of_file(&file).map_err(Problem::io(what))?;
-        }
-        let token = NewToken::make().map_err(Problem::io("cannot make a token"))?;
-        append(&file, &token.line(&name, role.into()))?;
-        writeln!(std::io::stdout(), "{}", token.secret())?;
-        eprintln!("its hash is in {}; the token itself is shown only here", file.display());
         Ok(Exit::Ok)
     }
 }
 
-fn append(file: &PathBuf, line: &str) -> Result<(), Problem> {
+fn create(name: &str, role: TokenRole, file: &Path) -> Result<(), Problem> {
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '#') {
+        return Err(Problem::Usage("a name has no spaces and no #".to_owned()));
+    }
+    if file.exists() {
+        // A file that the server would refuse is not made longer.
+        read(file)?;
+    }
+    let token = NewToken::make().map_err(Problem::io("cannot make a token"))?;
+    append(file, &token.line(name, role.into()))?;
+    writeln!(std::io::stdout(), "{}", token.secret())?;
+    eprintln!("its hash is in {}; the token itself is shown only here", file.display());
+    Ok(())
+}
+
+/// The file's text, if a server would take it.
+fn read(file: &Path) -> Result<String, Problem> {
+    let what = || Problem::io(format!("cannot read {}", file.display()));
+    Tokens::of_file(file).map_err(what())?;
+    fs::read_to_string(file).map_err(what())
+}
+
+/// Whose token a line is, if it is one.
+fn listed(line: &str) -> Option<Listed> {
+    let mut words = line.split('#').next()?.split_whitespace();
+    Some(Listed { name: words.next()?.to_owned(), role: words.next()?.to_owned() })
+}
+
+fn table(rows: &[Listed]) -> Table<2> {
+    let mut table = Table::new(["NAME", "ROLE"]);
+    for row in rows {
+        table.row([text::line(&row.name).into(), row.role.as_str().into()]);
+    }
+    table
+}
+
+fn revoke(names: &[String], file: &Path) -> Result<(), Problem> {
+    let text = read(file)?;
+    let is_of = |line: &str, name: &str| listed(line).is_some_and(|it| it.name == name);
+    for name in names {
+        if !text.lines().any(|line| is_of(line, name)) {
+            let whose = "Whose there are: onward tokens list";
+            let at = file.display();
+            return Err(Problem::NotThere(format!("{at} has no token of {name:?}. {whose}")));
+        }
+    }
+    let stays = |line: &&str| !names.iter().any(|name| is_of(line, name));
+    let left: String = text.lines().filter(stays).map(|line| format!("{line}\n")).collect();
+    replace(file, &left)?;
+    eprintln!("revoked: {}", names.join(", "));
+    Ok(())
+}
+
+/// Replaces a file at once, so that a server never reads half of it.
+fn replace(file: &Path, text: &str) -> Result<(), Problem> {
+    let what = || Problem::io(format!("cannot write {}", file.display()));
+    let beside = file.with_added_extension("new");
+    // What an interrupted one left behind would be appended to.
+    drop(fs::remove_file(&beside));
+    append(&beside, text.trim_end_matches('\n'))?;
+    fs::rename(&beside, file).map_err(what())
+}
+
+fn append(file: &Path, line: &str) -> Result<(), Problem> {
     let what = || Problem::io(format!("cannot write {}", file.display()));
     let mut options = OpenOptions::new();
     options.append(true).create(true);

@@ -20,9 +20,10 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::lines::{BadLine, Item, Lines};
-use super::{StartArgs, open_for_start, with_options};
+use super::{StartArgs, open_for_start, sent, with_options};
 use crate::args::Global;
 use crate::output::{self, Format};
+use crate::place::Place;
 use crate::problem::{Exit, Problem, print_error, print_note};
 use crate::progress::Progress;
 use crate::text;
@@ -45,7 +46,7 @@ pub(super) async fn execute(
     if args.key_field.is_none() {
         print_note(&"without --key-field, doing this again starts every line again");
     }
-    let onward = open_for_start(global).await?;
+    let place = open_for_start(global).await?;
     let shared = Arc::new(Mutex::new(Ledger::default()));
     let (send, items) = mpsc::channel(READ_AHEAD);
     let reading = Arc::clone(&shared);
@@ -53,7 +54,10 @@ pub(super) async fn execute(
     // keep the command from ending.
     thread::spawn(move || read(lines, &send, &reading));
     let progress = Progress::share(bytes);
-    let started = start(args, &onward, items, (progress, &shared)).await?;
+    let started = match &place {
+        Place::Store(onward) => start(args, onward, items, (progress, &shared)).await?,
+        Place::Server(_) => sent::start(args, &place, items, (progress, &shared)).await?,
+    };
     let ledger = std::mem::take(&mut *lock(&shared));
     report(started, ledger, global.output)
 }
@@ -123,7 +127,7 @@ fn read(mut lines: Lines<impl BufRead>, send: &mpsc::Sender<Item>, shared: &Mute
 }
 
 /// Resolves at Ctrl-C. The batch under way is still started, and then the command ends.
-async fn interrupted(shared: Arc<Mutex<Ledger>>) {
+pub(super) async fn interrupted(shared: Arc<Mutex<Ledger>>) {
     match tokio::signal::ctrl_c().await {
         Ok(()) => lock(&shared).cut_short = Some("interrupted".to_owned()),
         Err(_) => std::future::pending().await,
@@ -152,12 +156,12 @@ impl<F: Future<Output = ()>> Stream for Items<F> {
 
 /// What is known of lines: which were refused, and which line an item was.
 #[derive(Default)]
-struct Ledger {
+pub(super) struct Ledger {
     bad: u64,
     /// The first of the bad lines.
     bad_lines: Vec<BadLine>,
     /// Why reading ended before the end.
-    cut_short: Option<String>,
+    pub(super) cut_short: Option<String>,
     bytes_read: u64,
     sent: u64,
     /// The item and line of what is sent and not yet done with.
@@ -176,7 +180,7 @@ impl Ledger {
         self.sent += 1;
     }
 
-    fn refuse(&mut self, bad: BadLine) {
+    pub(super) fn refuse(&mut self, bad: BadLine) {
         self.bad += 1;
         if self.bad_lines.len() < REFUSALS_KEPT_MAX {
             self.bad_lines.push(bad);
@@ -185,7 +189,7 @@ impl Ledger {
 
     /// The library is done with the first `items` items, of which it refused `refused`. Says how
     /// many lines were bad so far, and how many bytes were read.
-    fn done_with(&mut self, items: u64, refused: u64) -> (u64, u64) {
+    pub(super) fn done_with(&mut self, items: u64, refused: u64) -> (u64, u64) {
         let keep = refused > self.refused && self.kept_batches < REFUSALS_KEPT_MAX;
         self.refused = refused;
         self.kept_batches += usize::from(keep);
@@ -255,7 +259,7 @@ fn print_refusals(started: &StartedMany, ledger: &Ledger) {
     }
 }
 
-fn lock(shared: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+pub(super) fn lock(shared: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

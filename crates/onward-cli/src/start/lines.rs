@@ -24,6 +24,13 @@ pub(super) struct Item {
     pub(super) key: String,
 }
 
+impl Item {
+    /// What the run is started with.
+    pub(super) fn input(&self) -> &RawValue {
+        &self.input
+    }
+}
+
 /// A line that is no item.
 #[derive(Debug)]
 pub(super) struct BadLine {

@@ -1,26 +1,28 @@
 //! `onward start`: one run, or one for each line of a file.
 //!
 //! Owns: the flags of a start. One run is started here; `backfill` starts many, from the `lines`
-//! that are read.
+//! that are read, and `sent` has a server start them.
 
 mod backfill;
 mod lines;
+mod sent;
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use onward::limits::QUEUE_DEFAULT;
-use onward::{OnConflict, Onward, Why, Workflow};
+use onward::{OnConflict, Onward, Run, Timestamp, Workflow};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::args::{self, Global};
+use crate::place::{NewStart, Place};
 use crate::problem::{Exit, Problem, print_note};
-use crate::{open, output, text};
+use crate::{output, text};
 
 /// Starts a run, or one for each line of a file
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   onward start index-attachment --input '{\"id\": 7}' --key attachment-7
@@ -60,7 +62,7 @@ pub(crate) struct StartArgs {
 }
 
 /// The options that one start and many starts share.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct Options {
     /// How long the key is kept, as 24h; as long as the run when left out
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
@@ -143,24 +145,45 @@ impl StartArgs {
         if let Some(from) = &self.from {
             return backfill::execute(&self, from, global).await;
         }
-        let onward = open_for_start(global).await?;
+        let place = open_for_start(global).await?;
+        let run = match &place {
+            Place::Store(onward) => self.start(onward, input).await?,
+            Place::Server(_) => {
+                self.check_for_server()?;
+                let new = self.options.asked(&input);
+                place.start(&self.name, &new, self.key.as_deref()).await?.0
+            }
+        };
+        let id = run.id;
+        output::print_runs(global.output, &[run], place.now())?;
+        let why = place.see(id).await?.why;
+        if why.unserved {
+            print_note(&text::line(&why.sentence));
+        }
+        Ok(Exit::Ok)
+    }
+
+    async fn start(&self, onward: &Onward, input: Box<RawValue>) -> Result<Run, Problem> {
         let workflow = Workflow::<Box<RawValue>, Value>::of_name(self.name.as_str());
         let mut start = onward.start(workflow, &input);
         if let Some(key) = &self.key {
             start = start.key(key.as_str());
         }
         let handle = self.gathered(with_options!(start, &self.options)).await?;
-        let run = handle.status().await?;
-        output::print_runs(global.output, &[run], output::now(&onward))?;
-        let why = handle.why().await?;
-        if matches!(why, Why::NoWorker { .. } | Why::WorkerGone { served: false }) {
-            print_note(&text::line(&why.to_string()));
-        }
-        Ok(Exit::Ok)
+        Ok(handle.status().await?)
     }
-}
 
-impl StartArgs {
+    /// Refuses what the API has no word for.
+    fn check_for_server(&self) -> Result<(), Problem> {
+        match self.debounce.is_some() || self.throttle.is_some() {
+            true => Err(Problem::Usage(
+                "--debounce and --throttle need the store itself: name it with --store URL"
+                    .to_owned(),
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn gathered<O>(&self, mut start: onward::Start<O>) -> onward::Start<O> {
         if let Some(quiet) = self.debounce {
             start = start.debounce(quiet);
@@ -175,11 +198,30 @@ impl StartArgs {
     }
 }
 
-async fn open_for_start(global: &Global) -> Result<Onward, Problem> {
-    if global.store == "memory:" {
+impl Options {
+    /// These options, as a server is asked for a start with this input.
+    fn asked<'a>(&'a self, input: &'a RawValue) -> NewStart<'a> {
+        let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        NewStart {
+            input,
+            queue: &self.queue,
+            priority: self.priority,
+            lane: self.lane.as_deref(),
+            delay_ms: self.delay.map(millis),
+            at: self.at.map(Timestamp::from),
+            timeout_ms: self.timeout.map(millis),
+            tags: self.tag.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            on_conflict: self.on_conflict.into(),
+            key_ttl_ms: self.key_ttl.map(millis),
+        }
+    }
+}
+
+async fn open_for_start(global: &Global) -> Result<Place, Problem> {
+    if global.server()?.is_none() && global.store == "memory:" {
         print_note(&"a memory: store is gone when this command ends");
     }
-    open::created_aloud(&global.store).await
+    Place::open_or_create(global).await
 }
 
 impl From<Conflict> for OnConflict {

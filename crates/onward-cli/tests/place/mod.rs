@@ -3,6 +3,8 @@
 // Each test file uses its part of this; and a test that cannot go on should panic.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod server;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -42,6 +44,9 @@ impl Place {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onward"));
         command.args(args).env("ONWARD_STORE", self.url()).current_dir(self.folder.path());
+        for name in ["ONWARD_SERVER", "ONWARD_TOKEN", "ONWARD_TOKEN_FILE"] {
+            command.env_remove(name);
+        }
         command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
         command
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use onward::{Filter, Fingerprint, Run, RunId, RunState, Timestamp};
+use onward::{Failure, Filter, Fingerprint, Run, RunId, RunState, Timestamp};
 use serde::Serialize;
 
 use super::steps::ago;
@@ -14,6 +14,9 @@ use crate::answer::{self, Answer};
 use crate::app::App;
 use crate::limits::ERRORS_SAMPLE;
 use crate::request::Params;
+
+/// Characters of a group's fingerprint: 64 bits, which no two of a few thousand groups share.
+const FINGERPRINT_CHARS: usize = 16;
 
 #[derive(Serialize)]
 struct Errors {
@@ -53,9 +56,7 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
 fn add(groups: &mut HashMap<String, Group>, run: &Run) {
     let Some(failure) = &run.failure else { return };
     let at = run.finished_at.unwrap_or(run.created_at);
-    let text = format!("{}\n{}\n{}", run.workflow, failure.code, shape(&failure.message));
-    let mut fingerprint = Fingerprint::of(text.as_bytes()).to_string();
-    fingerprint.truncate(16);
+    let fingerprint = fingerprint(&run.workflow, failure);
     let group = groups.entry(fingerprint.clone()).or_insert_with(|| Group {
         fingerprint,
         workflow: run.workflow.clone(),
@@ -69,6 +70,14 @@ fn add(groups: &mut HashMap<String, Group>, run: &Run) {
     group.count += 1;
     group.first_at = group.first_at.min(at);
     group.last_at = group.last_at.max(at);
+}
+
+/// The group of a failure: runs of one workflow that failed alike have the same.
+pub(super) fn fingerprint(workflow: &str, failure: &Failure) -> String {
+    let text = format!("{workflow}\n{}\n{}", failure.code, shape(&failure.message));
+    let mut fingerprint = Fingerprint::of(text.as_bytes()).to_string();
+    fingerprint.truncate(FINGERPRINT_CHARS);
+    fingerprint
 }
 
 /// A message without what differs between two of a kind: numbers, ids, quoted texts.

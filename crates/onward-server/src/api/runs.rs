@@ -8,7 +8,7 @@ use onward::{Around, Query, Run, RunPage, RunState, Why, why};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::filter;
+use super::{errors, filter};
 use crate::answer::{self, Answer, Fields, Page};
 use crate::app::App;
 use crate::problem::Problem;
@@ -59,9 +59,12 @@ pub(crate) fn row(run: &Run, why: &Option<String>) -> Result<Fields, Problem> {
             code: &'a str,
             message: &'a str,
             retryable: bool,
+            /// Its group in the list of errors.
+            fingerprint: String,
         }
         let (code, message) = (failure.code.as_str(), failure.message.as_str());
-        let short = Short { code, message, retryable: failure.retryable };
+        let fingerprint = errors::fingerprint(&run.workflow, failure);
+        let short = Short { code, message, retryable: failure.retryable, fingerprint };
         fields.insert("failure".to_owned(), answer::raw(&short)?);
     }
     fields.insert("why".to_owned(), answer::raw(why)?);

@@ -71,7 +71,7 @@ pub struct Noted {
 }
 
 /// A line of a run's log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
     /// Its number among the run's lines, from 1.
     pub no: u64,

@@ -73,7 +73,7 @@ impl Queue {
 }
 
 /// A queue with what is in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueCounts {
     /// The queue.
     #[serde(flatten)]

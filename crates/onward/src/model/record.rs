@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Failure, Json, Timestamp};
 
 /// One stored fact of a run: a step's result, a failed try, a timer that fired.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Record {
     /// Its place in the run's history. Gaps are legal.
@@ -59,7 +59,7 @@ impl Record {
 }
 
 /// What a record says happened.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "value", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {

@@ -169,7 +169,7 @@ pub enum Waits {
 }
 
 /// A run as it stands in the store: a snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Run {
     /// Its name.

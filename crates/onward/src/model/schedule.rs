@@ -166,7 +166,7 @@ fn unknown(what: &str, text: &str) -> Error {
 }
 
 /// A schedule as it stands in the store: a snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Its name.
     pub name: String,
@@ -206,7 +206,7 @@ pub struct Schedule {
 
 /// The latest run of a schedule, by its key: whichever run has that key, so that a run which goes
 /// on as another counts as one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatestRun {
     /// The time that it is for.
     pub at: Timestamp,

@@ -3,7 +3,7 @@
 //! Owns: [`Audit`] and the plain data of its verbs. Never knows what an action is; whoever writes a
 //! row names it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use crate::{AuditId, Timestamp};
@@ -61,7 +61,7 @@ pub struct NewAudit {
 }
 
 /// A row of the audit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRow {
     /// Its name.
     pub id: AuditId,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use crate::{RunId, RunState, Timestamp};
@@ -40,7 +40,7 @@ pub trait Looks: Send + Sync {
 }
 
 /// What happened in one minute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minute {
     /// When it began, in milliseconds since 1970.
     pub at: i64,
@@ -114,7 +114,7 @@ impl KeyLook {
 }
 
 /// The key of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunKey {
     /// The workflow.
     pub workflow: String,
@@ -146,7 +146,7 @@ pub struct RunKeyPage {
 }
 
 /// A suppressed start that had another input than the run that has its key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyConflict {
     /// Its number: a later one has a higher.
     pub no: u64,

@@ -170,7 +170,7 @@ pub enum Fired {
 }
 
 /// What became of one time of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Occurred {
     /// A run was started.

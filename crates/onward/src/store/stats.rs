@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{RunState, Timestamp, WorkerId};
 
@@ -20,7 +20,7 @@ pub struct Stats {
 }
 
 /// A worker, as the store knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerInfo {
     /// Its name.
     pub id: WorkerId,

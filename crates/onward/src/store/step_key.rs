@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Answer, Conflict, Duplicates, Error, Waiter};
@@ -80,7 +80,7 @@ pub struct TakeKey {
 }
 
 /// Who has a key, or would.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyHolder {
     /// Its name: `{run id}/{step}` for a step, an id of its own for work outside any run.
     pub id: String,
@@ -162,7 +162,7 @@ pub enum KeyEnd {
 }
 
 /// Where a key stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
     /// Its holder is at work.
@@ -198,7 +198,7 @@ impl fmt::Display for KeyState {
 }
 
 /// A step key as it stands: a snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepKey {
     /// The key.
     pub key: String,
@@ -209,7 +209,7 @@ pub struct StepKey {
     /// The fencing token of the hold.
     pub token: u64,
     /// What the holder said the work is given.
-    #[serde(skip_serializing)]
+    #[serde(skip)]
     pub fingerprint: Option<Fingerprint>,
     /// What the work gave.
     pub result: Option<Json>,

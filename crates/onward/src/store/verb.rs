@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Gather, Mark, Signal};
 use crate::clock::millis;
@@ -451,7 +451,7 @@ pub struct HistoryPage {
 }
 
 /// What came with a run's key and was suppressed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Duplicates {
     /// How many there were.
     pub count: u64,
@@ -460,7 +460,7 @@ pub struct Duplicates {
 }
 
 /// One start that was suppressed because its key was in use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Duplicate {
     /// When it came.
     pub at: Timestamp,

@@ -1,0 +1,100 @@
+//! `onward new`: a project to begin with.
+//!
+//! Owns: the embedded files, and that nothing of yours is overwritten.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::problem::{Exit, Problem};
+
+/// The files of a project, each with its place in it.
+const FILES: [(&str, &str); 5] = [
+    ("Cargo.toml", include_str!("../templates/new/Cargo.toml.in")),
+    ("src/main.rs", include_str!("../templates/new/main.rs")),
+    ("src/order.rs", include_str!("../templates/new/order.rs")),
+    ("README.md", include_str!("../templates/new/README.md")),
+    (".gitignore", "/target\n/onward.db*\n"),
+];
+
+/// The longest name of a project, as registries have it.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Makes a project that compiles: a workflow with its test, a worker, and a start
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onward new shop && cd shop && cargo run
+  onward new shop --path ../onward/crates/onward")]
+pub(crate) struct NewArgs {
+    /// The folder; it must be empty, or not be there
+    dir: PathBuf,
+    /// The project's name; the folder's when left out
+    #[arg(long)]
+    name: Option<String>,
+    /// Where the library is, if not in the registry: its folder in a clone of its repository
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+}
+
+impl NewArgs {
+    pub(crate) fn execute(self) -> Result<Exit, Problem> {
+        let name = self.name()?;
+        let library = self.library()?;
+        check_empty(&self.dir)?;
+        for (place, text) in FILES {
+            let text = text.replace("{{name}}", &name).replace("{{onward}}", &library);
+            write(&self.dir.join(place), &text)?;
+        }
+        anstream::eprintln!("made {}. Next: cd {0} && cargo run", self.dir.display());
+        Ok(Exit::Ok)
+    }
+
+    /// The project's name, as cargo takes one.
+    fn name(&self) -> Result<String, Problem> {
+        let of_folder = || self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = self.name.clone().or_else(of_folder).unwrap_or_default();
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if begins && name.chars().all(fits) && name.len() <= NAME_BYTES_MAX {
+            return Ok(name);
+        }
+        Err(Problem::Usage(format!(
+            "{name:?} is no name of a project: letters, digits, - and _, with a letter first. Say \
+             another with --name"
+        )))
+    }
+
+    /// What stands for the library in `Cargo.toml`, between braces.
+    fn library(&self) -> Result<String, Problem> {
+        let Some(path) = &self.path else {
+            return Ok(format!("version = \"{}\"", env!("CARGO_PKG_VERSION")));
+        };
+        let what = format!("cannot find the library at {}", path.display());
+        let path = path.canonicalize().map_err(Problem::io(what))?;
+        let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+        Ok(format!("path = \"{text}\""))
+    }
+}
+
+/// Refuses a folder that holds anything.
+fn check_empty(dir: &Path) -> Result<(), Problem> {
+    match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Problem::Usage(format!(
+            "{} is not empty, and nothing in it is overwritten; name another folder",
+            dir.display()
+        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Problem::Io(format!("cannot look into {}", dir.display()), error)),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Problem> {
+    let what = || Problem::io(format!("cannot write {}", path.display()));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(what())?;
+    }
+    fs::write(path, text).map_err(what())
+}

@@ -1,0 +1,273 @@
+//! Beginning a change of many runs, and following it to its end.
+//!
+//! Owns: what is sent, and what comes back. Never chooses a run; the operation does.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use onward::{Filter, RunId, RunState, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::args::Global;
+use crate::output::{self, Format};
+use crate::place::{Call, Place, Verb};
+use crate::problem::{Exit, Problem, print_note};
+use crate::progress::Progress;
+use crate::runs::filter::FilterArgs;
+use crate::runs::many;
+use crate::text;
+use crate::workers;
+
+/// How often an operation that is followed is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// The workflow of operations, which servers serve.
+const WORKFLOW: &str = "onward-operation";
+
+/// Begins a change of many runs, which a server carries out and which outlives this command
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  onward ops start retry --state failed --workflow bill --reason 'the bank is back' --yes
+  onward ops start cancel --tag import=7 --dry-run
+  onward runs list --state failed -o ids | onward ops start retry - --yes --wait
+
+Runs that are started after it are not meant. 'onward runs retry --all-matching' does the same from
+this process, where there is no server.")]
+pub(crate) struct StartArgs {
+    /// What is done to each run
+    #[arg(value_enum)]
+    action: Action,
+    #[command(flatten)]
+    ids: crate::runs::Ids,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Why, for those who look at it later
+    #[arg(long)]
+    reason: Option<String>,
+    /// Begins it once, however often this command is repeated with the same text
+    #[arg(long, value_name = "TEXT")]
+    idempotency_key: Option<String>,
+    /// Counts only
+    #[arg(long)]
+    dry_run: bool,
+    /// Does not ask; needed where there is no terminal to ask on
+    #[arg(long, short)]
+    yes: bool,
+    /// Waits for its end; exits with 1 if a run could not be changed
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Action {
+    Cancel,
+    Retry,
+    Pause,
+    Resume,
+    Delete,
+}
+
+/// An operation, as it is asked for.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NewOperation {
+    action: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<Chosen>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ids: Vec<RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    dry_run: bool,
+    #[serde(skip)]
+    key: Option<String>,
+}
+
+/// Which runs are meant.
+#[derive(Clone, Debug, Serialize)]
+struct Chosen {
+    state: Vec<RunState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    tags: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_from: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_before: Option<Timestamp>,
+}
+
+/// How many runs an operation would look at.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Matched {
+    pub(crate) matched: u64,
+    more: bool,
+}
+
+#[derive(Deserialize)]
+struct Begun {
+    operation: Operation,
+}
+
+/// An operation, and how far it is.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Operation {
+    pub(super) id: RunId,
+    pub(super) action: String,
+    filter: Box<RawValue>,
+    ids: Vec<RunId>,
+    pub(super) state: String,
+    pub(super) matched: u64,
+    pub(super) done: u64,
+    pub(super) skipped: u64,
+    pub(super) failed: u64,
+    cut: bool,
+    pub(super) created_at: Timestamp,
+    finished_at: Option<Timestamp>,
+    pub(super) by: String,
+    reason: Option<String>,
+}
+
+impl StartArgs {
+    pub(super) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        let verb = Verb::from(self.action);
+        let ids = self.ids.read()?;
+        if ids.is_empty() == self.filter.is_empty() {
+            let why = "say which runs: by flags as --state failed, or by their ids; not by both";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        let place = Place::open(global).await?;
+        let (filter, wanted) = self.filter.read(place.now());
+        if !wanted.is_plain() {
+            let why = "an operation chooses by the states of the store; hand it ids instead: \
+                       'onward runs list --state stuck -o ids | onward ops start retry -'";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        let mut new = NewOperation::of_filter(verb, filter);
+        if !ids.is_empty() {
+            (new.filter, new.ids) = (None, ids);
+        }
+        (new.reason, new.key) = (self.reason, self.idempotency_key);
+        let would = new.matched(&place).await?;
+        if self.dry_run {
+            return would.print(verb, global.output);
+        }
+        if !self.yes && !many::asked(verb, would.matched, &would.said(verb))? {
+            anstream::eprintln!("nothing was changed");
+            return Ok(Exit::No);
+        }
+        let begun = new.begin(&place).await?;
+        if self.wait {
+            return begun.follow(&place, global.output).await;
+        }
+        super::print(global.output, &[begun], place.now())?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl NewOperation {
+    /// This change of every run that fits.
+    pub(crate) fn of_filter(verb: Verb, filter: Filter) -> Self {
+        let filter = Chosen {
+            state: filter.states,
+            workflow: filter.workflow,
+            queue: filter.queue,
+            key: filter.key,
+            tags: filter.tags,
+            created_from: filter.created_from,
+            created_before: filter.created_before,
+        };
+        Self {
+            action: verb.name(),
+            filter: Some(filter),
+            ids: Vec::new(),
+            reason: None,
+            dry_run: false,
+            key: None,
+        }
+    }
+
+    /// How many runs it would look at.
+    pub(crate) async fn matched(&self, place: &Place) -> Result<Matched, Problem> {
+        let dry = Self { dry_run: true, ..self.clone() };
+        place.ask(&Call::post("/operations").body(&dry)?).await
+    }
+
+    /// Begins it, and says where nobody would carry it out.
+    pub(crate) async fn begin(&self, place: &Place) -> Result<Operation, Problem> {
+        let call = Call::post("/operations").key(self.key.as_deref()).body(self)?;
+        let begun: Begun = place.ask(&call).await?;
+        let workers = workers::all(place).await?;
+        if !workers.iter().any(|worker| worker.workflows.iter().any(|name| name == WORKFLOW)) {
+            print_note(&"no server of this store is up to carry it out: start 'onward serve'");
+        }
+        Ok(begun.operation)
+    }
+}
+
+impl Matched {
+    /// What would be done, in a sentence.
+    pub(crate) fn said(&self, verb: Verb) -> String {
+        let more = if self.more { "at least " } else { "" };
+        format!("would {} up to {more}{}", verb.name(), text::count(self.matched, "matching run"))
+    }
+
+    /// Prints what would be done.
+    pub(crate) fn print(&self, verb: Verb, format: Format) -> Result<Exit, Problem> {
+        match format {
+            Format::Json => output::print_json(self)?,
+            _ => writeln!(output::stdout(), "{}", self.said(verb))?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Operation {
+    /// The operation of this id.
+    pub(super) async fn of(place: &Place, id: RunId) -> Result<Self, Problem> {
+        place.ask(&Call::get(format!("/operations/{id}"))).await
+    }
+
+    /// The state of a run in whose colour it is shown.
+    pub(super) fn like(&self) -> RunState {
+        match self.state.as_str() {
+            "done" => RunState::Completed,
+            "failed" => RunState::Failed,
+            "aborted" => RunState::Cancelled,
+            _ => RunState::Running,
+        }
+    }
+
+    /// Waits for its end, and prints it. This command may be interrupted; the operation goes on.
+    pub(crate) async fn follow(mut self, place: &Place, format: Format) -> Result<Exit, Problem> {
+        let mut progress = Progress::share(None);
+        progress.name(format!("operation {}", self.id));
+        while self.state == "running" {
+            tokio::time::sleep(LOOK_EVERY).await;
+            self = Self::of(place, self.id).await?;
+            progress.set(self.done, format!("{} of {}", self.done, self.matched));
+        }
+        progress.end();
+        let good = self.failed == 0 && self.state == "done";
+        super::print(format, &[self], place.now())?;
+        Ok(if good { Exit::Ok } else { Exit::No })
+    }
+}
+
+impl From<Action> for Verb {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Cancel => Verb::Cancel,
+            Action::Retry => Verb::Retry,
+            Action::Pause => Verb::Pause,
+            Action::Resume => Verb::Resume,
+            Action::Delete => Verb::Delete,
+        }
+    }
+}

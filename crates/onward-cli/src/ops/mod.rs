@@ -1,0 +1,121 @@
+//! `onward ops`: changes of many runs that servers carry out, durably.
+//!
+//! Owns: the commands, and how an operation is printed. Never changes a run itself; whoever executes
+//! the operation does.
+
+mod begin;
+
+use clap::{Args, Subcommand};
+use onward::{RunId, Timestamp};
+
+pub(crate) use self::begin::NewOperation;
+use self::begin::{Operation, StartArgs};
+use crate::args::Global;
+use crate::output::{self, Format};
+use crate::place::{Call, Place};
+use crate::problem::{Exit, Problem};
+use crate::runs::{Ids, id};
+use crate::table::{Cell, Table, style_of};
+use crate::text;
+
+/// Looks at changes of many runs, begins and aborts them
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum OpsCommand {
+    List(ListArgs),
+    /// Shows a change of many runs, and how far it is
+    #[command(after_help = "Example:\n  onward ops show ID --watch")]
+    Show(Id),
+    Start(Box<StartArgs>),
+    /// Stops changes of many runs; runs that are changed stay changed
+    #[command(
+        after_help = "Examples:\n  onward ops abort ID\n  onward ops list -o ids | onward ops abort -"
+    )]
+    Abort(Ids),
+}
+
+/// Lists changes of many runs, newest first
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  onward ops list --limit 5")]
+pub(crate) struct ListArgs {
+    /// How many at the most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+}
+
+/// The operation that a command is about.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Id {
+    /// The operation's id
+    #[arg(value_parser = id)]
+    id: RunId,
+}
+
+impl OpsCommand {
+    /// Whether doing it again changes nothing.
+    pub(crate) fn only_looks(&self) -> bool {
+        matches!(self, OpsCommand::List(_) | OpsCommand::Show(_))
+    }
+
+    pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        match self {
+            OpsCommand::List(list) => list.execute(global).await,
+            OpsCommand::Show(Id { id }) => {
+                let place = Place::open(global).await?;
+                print(global.output, &[Operation::of(&place, id).await?], place.now())?;
+                Ok(Exit::Ok)
+            }
+            OpsCommand::Start(start) => start.execute(global).await,
+            OpsCommand::Abort(ids) => abort(ids, global).await,
+        }
+    }
+}
+
+impl ListArgs {
+    async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        let place = Place::open(global).await?;
+        let (rows, _) = place.rows(Call::get("/operations"), self.limit.into()).await?;
+        print(global.output, &rows, place.now())?;
+        Ok(Exit::Ok)
+    }
+}
+
+async fn abort(ids: Ids, global: &Global) -> Result<Exit, Problem> {
+    let ids = ids.read()?;
+    if ids.is_empty() {
+        let why = "name the operations by their ids, or - for ids from stdin";
+        return Err(Problem::Usage(why.to_owned()));
+    }
+    let place = Place::open(global).await?;
+    let mut aborted = Vec::new();
+    for id in ids {
+        let call = Call::post(format!("/operations/{id}/abort"));
+        aborted.push(place.ask::<Operation>(&call).await?);
+    }
+    print(global.output, &aborted, place.now())?;
+    Ok(Exit::Ok)
+}
+
+/// Prints operations, one per line.
+pub(super) fn print(format: Format, rows: &[Operation], now: Timestamp) -> Result<(), Problem> {
+    let table = |rows: &[Operation]| {
+        let mut table =
+            Table::new(["ID", "ACTION", "STATE", "DONE", "SKIPPED", "FAILED", "BY", "AGE"]);
+        for it in rows {
+            table.row([
+                it.id.to_string().into(),
+                it.action.as_str().into(),
+                Cell::styled(it.state.as_str(), style_of(it.like())),
+                format!("{} of {}", it.done, it.matched).into(),
+                it.skipped.to_string().into(),
+                it.failed.to_string().into(),
+                text::cut(&it.by, NAME_CHARS).into(),
+                text::duration(now.since(it.created_at)).into(),
+            ]);
+        }
+        table
+    };
+    output::print_rows(format, rows, table, |it| it.id.to_string())
+}
+
+/// Characters of a name in a list.
+const NAME_CHARS: usize = 32;
