@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward::limits::{PAGE_ROWS_MAX, SUSPECT_CRASHES};
-use onward::{Code, Filter, Query, Run, RunId, RunState, Timestamp, Waits, Why, WorkerInfo, why};
+use onward::{
+    Around, Code, Filter, Query, Run, RunId, RunState, Timestamp, Waits, Why, WorkerInfo, why,
+};
 
 use super::finding::Finding;
 use crate::place::Place;
@@ -30,8 +32,9 @@ pub(super) async fn unserved(
     let filter = Filter { created_before: Some(before), ..Filter::default() };
     let runs = runs(place, RunState::Queued, filter).await?;
     let mut groups: BTreeMap<(String, String), Vec<RunId>> = BTreeMap::new();
+    let around = Around { workers, ..Around::default() };
     for run in &runs {
-        if let Why::NoWorker { workflow, queue } = why(run, workers, None, now) {
+        if let Why::NoWorker { workflow, queue } = why(run, around, now) {
             groups.entry((workflow, queue)).or_default().push(run.id);
         }
     }
