@@ -33,6 +33,7 @@ pub(super) async fn unserved(
     let runs = runs(place, RunState::Queued, filter).await?;
     let around = Around { workers, ..Around::default() };
     let mut groups: BTreeMap<(String, String), Vec<RunId>> = BTreeMap::new();
+    let around = Around { workers, ..Around::default() };
     for run in &runs {
         if let Why::NoWorker { workflow, queue } = why(run, around, now) {
             groups.entry((workflow, queue)).or_default().push(run.id);

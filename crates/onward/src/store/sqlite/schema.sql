@@ -205,11 +205,12 @@ where state = 'queued' and lane is not null and crashes < 3 and paused_at is nul
 CREATE INDEX onward_runs_duplicated on onward_runs (duplicates, id)
 where duplicates > 0;
 
-CREATE INDEX onward_runs_children on onward_runs (parent, id)
-where parent is not null;
 CREATE INDEX onward_runs_laneless on onward_runs (queue, workflow, lane, priority desc, due_at, id)
 where state = 'queued' and lane is null and crashes < 3 and paused_at is null
     and (stuck_builds is null or cancel_at is not null);
+
+CREATE INDEX onward_runs_children on onward_runs (parent, id)
+where parent is not null;
 
 CREATE TABLE onward_schedules (
     name text primary key,
