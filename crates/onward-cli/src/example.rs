@@ -1,4 +1,5 @@
-//! Every example that is printed or documented is one that the command line takes.
+//! Every example that is printed or documented is one that the command line takes, and every endpoint of
+//! the API has its command.
 //!
 //! Owns: how an example is found and split into words. Never executes one.
 
@@ -93,5 +94,80 @@ fn every_example_of_the_page_is_taken_and_every_command_has_one() {
     for (path, _) in all() {
         let has = |line: &&str| line.split(" | ").any(|part| part.starts_with(&path));
         assert!(lines.iter().any(has), "docs/cli.md has no example of {path:?}");
+    }
+}
+
+/// What each endpoint of the API is called here.
+#[cfg(feature = "server")]
+const CALLED: [(&str, &str); 48] = [
+    ("meta", "onward doctor"),
+    ("stats", "onward stats"),
+    ("list_workers", "onward workers list"),
+    ("list_workflows", "onward workflows list"),
+    ("workflow_steps", "onward workflows steps"),
+    ("start_run", "onward start"),
+    ("list_runs", "onward runs list"),
+    ("export_runs_csv", "onward runs list"),
+    ("export_runs_jsonl", "onward runs list"),
+    ("list_waiting", "onward runs list"),
+    ("show_run", "onward runs show"),
+    ("run_history", "onward runs show"),
+    ("run_timeline", "onward runs show"),
+    ("run_record", "onward runs show"),
+    ("run_log", "onward runs log"),
+    ("delete_run", "onward runs delete"),
+    ("cancel_run", "onward runs cancel"),
+    ("pause_run", "onward runs pause"),
+    ("resume_run", "onward runs resume"),
+    ("retry_run", "onward runs retry"),
+    ("fork_run", "onward runs fork"),
+    ("send_signal", "onward signals send"),
+    ("answer_callback", "onward signals resolve"),
+    ("list_operations", "onward ops list"),
+    ("begin_operation", "onward ops start"),
+    ("show_operation", "onward ops show"),
+    ("abort_operation", "onward ops abort"),
+    ("list_keys", "onward keys list"),
+    ("top_keys", "onward keys top"),
+    ("key_conflicts", "onward keys conflicts"),
+    ("show_key", "onward keys show"),
+    ("list_step_keys", "onward keys steps"),
+    ("show_step_key", "onward keys step"),
+    ("release_step_key", "onward keys release"),
+    ("list_queues", "onward queues list"),
+    ("limit_queue", "onward queues set"),
+    ("pause_queue", "onward queues pause"),
+    ("resume_queue", "onward queues resume"),
+    ("list_schedules", "onward schedules list"),
+    ("show_schedule", "onward schedules show"),
+    ("put_schedule", "onward schedules put"),
+    ("remove_schedule", "onward schedules remove"),
+    ("pause_schedule", "onward schedules pause"),
+    ("resume_schedule", "onward schedules resume"),
+    ("trigger_schedule", "onward schedules trigger"),
+    ("backfill_schedule", "onward schedules backfill"),
+    ("list_errors", "onward errors list"),
+    ("list_audit", "onward audit list"),
+];
+
+/// Endpoints for browsers, and for machines that look after machines.
+#[cfg(feature = "server")]
+const NOT_CALLED: [&str; 7] =
+    ["livez", "readyz", "openapi", "metrics", "begin_session", "end_session", "stream"];
+
+#[cfg(feature = "server")]
+#[test]
+fn every_endpoint_has_its_command() {
+    let document = onward_server::openapi();
+    let paths = document["paths"].as_object().unwrap();
+    let methods = paths.values().flat_map(|path| path.as_object().unwrap().values());
+    let commands = all();
+    for endpoint in methods.map(|method| method["operationId"].as_str().unwrap()) {
+        if NOT_CALLED.contains(&endpoint) {
+            continue;
+        }
+        let called = CALLED.iter().find(|(name, _)| *name == endpoint);
+        let (_, command) = called.unwrap_or_else(|| panic!("{endpoint} has no command"));
+        assert!(commands.iter().any(|(path, _)| path == command), "there is no {command:?}");
     }
 }
