@@ -135,6 +135,17 @@ fn runs_are_started_and_steered_over_a_server() {
 }
 
 #[test]
+fn starts_are_gathered_over_a_server() {
+    let both = Both::new();
+    let start = |input, how| {
+        both.said(&["start", "double", "--key", "page", "--input", input, how, "1h", "-o", "ids"])
+    };
+    let first = start("1", "--debounce");
+    assert_eq!(start("2", "--debounce"), first);
+    assert_eq!(both.json(&["runs", "show", first.trim()])["input"], 2, "the last one counts");
+}
+
+#[test]
 fn a_file_is_started_once_over_a_server_and_bad_lines_are_named() {
     let both = Both::new();
     let file = both.place.path("items.jsonl");

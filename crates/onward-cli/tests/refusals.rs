@@ -89,7 +89,6 @@ fn what_a_server_cannot_do_is_refused_before_anything_is_done() {
     let url = server.url();
     for args in [
         &["prune", "--older-than", "1d"][..],
-        &["start", "w", "--key", "k", "--debounce", "1s"],
         &["runs", "retry", "--all-matching", "--state", "stuck"],
         &["runs", "retry", "--all-matching", "--pace", "5"],
         &["keys", "steps", "--keys", "redis://localhost"],

@@ -29,6 +29,12 @@ pub(crate) struct NewStart<'a> {
     pub(crate) on_conflict: OnConflict,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) debounce_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) debounce_max_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) throttle_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]

@@ -149,8 +149,12 @@ impl StartArgs {
         let run = match &place {
             Place::Store(onward) => self.start(onward, input).await?,
             Place::Server(_) => {
-                self.check_for_server()?;
-                let new = self.options.asked(&input);
+                let new = NewStart {
+                    debounce_ms: self.debounce.map(millis),
+                    debounce_max_ms: self.debounce_max.map(millis),
+                    throttle_ms: self.throttle.map(millis),
+                    ..self.options.asked(&input)
+                };
                 place.start(&self.name, &new, self.key.as_deref()).await?.0
             }
         };
@@ -173,17 +177,6 @@ impl StartArgs {
         Ok(handle.status().await?)
     }
 
-    /// Refuses what the API has no word for.
-    fn check_for_server(&self) -> Result<(), Problem> {
-        match self.debounce.is_some() || self.throttle.is_some() {
-            true => Err(Problem::Usage(
-                "--debounce and --throttle need the store itself: name it with --store URL"
-                    .to_owned(),
-            )),
-            false => Ok(()),
-        }
-    }
-
     fn gathered<O>(&self, mut start: onward::Start<O>) -> onward::Start<O> {
         if let Some(quiet) = self.debounce {
             start = start.debounce(quiet);
@@ -201,7 +194,6 @@ impl StartArgs {
 impl Options {
     /// These options, as a server is asked for a start with this input.
     fn asked<'a>(&'a self, input: &'a RawValue) -> NewStart<'a> {
-        let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         NewStart {
             input,
             queue: &self.queue,
@@ -213,8 +205,15 @@ impl Options {
             tags: self.tag.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             on_conflict: self.on_conflict.into(),
             key_ttl_ms: self.key_ttl.map(millis),
+            debounce_ms: None,
+            debounce_max_ms: None,
+            throttle_ms: None,
         }
     }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn open_for_start(global: &Global) -> Result<Place, Problem> {
