@@ -60,9 +60,9 @@ impl App {
         }
     }
 
-    /// Executes changes of many runs from here on, if it may change anything.
+    /// Executes changes of many runs from here on, if it may change anything and is there to stay.
     pub(crate) async fn operate(&self) {
-        if !self.options.read_only {
+        if !self.options.read_only && !self.options.only_answers {
             self.operator.begin(&self.onward).await;
         }
     }

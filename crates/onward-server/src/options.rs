@@ -124,6 +124,7 @@ pub struct Options {
     pub(crate) hosts: Vec<String>,
     pub(crate) hide_payloads: bool,
     pub(crate) read_only: bool,
+    pub(crate) only_answers: bool,
     pub(crate) redact: Option<Redact>,
     pub(crate) rate_burst: u32,
     pub(crate) rate_per_second: u32,
@@ -138,6 +139,7 @@ impl Options {
             hosts: Vec::new(),
             hide_payloads: false,
             read_only: false,
+            only_answers: false,
             redact: None,
             rate_burst: crate::limits::RATE_BURST,
             rate_per_second: crate::limits::RATE_PER_SECOND,
@@ -166,6 +168,14 @@ impl Options {
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
+        self
+    }
+
+    /// Executes no changes of many runs, and leaves those that it is asked for to others on the store: for
+    /// a process that answers a few requests and ends.
+    #[must_use]
+    pub fn only_answers(mut self) -> Self {
+        self.only_answers = true;
         self
     }
 
@@ -231,6 +241,7 @@ impl fmt::Debug for Options {
             .field("hosts", &self.hosts)
             .field("hide_payloads", &self.hide_payloads)
             .field("read_only", &self.read_only)
+            .field("only_answers", &self.only_answers)
             .finish_non_exhaustive()
     }
 }

@@ -37,7 +37,7 @@ use crate::{dashboard, metrics, openapi, probe, stream};
 /// # let _ = app; Ok(()) }
 /// ```
 ///
-/// Unless it is read-only it also executes changes of many runs: from when it is made, or, made outside
+/// Unless it is read-only, or [only answers](Options::only_answers), it also executes changes of many runs: from when it is made, or, made outside
 /// a runtime, from the first of them that it is asked for.
 pub fn router(onward: Onward, options: Options) -> Router {
     // Streams of a router that is mounted end with their connections.

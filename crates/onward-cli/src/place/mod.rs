@@ -173,7 +173,7 @@ mod here {
         call: &Call,
     ) -> Result<T, Problem> {
         let caller = |_: &_| Some(Caller { who: WHO.to_owned(), role: Role::Admin });
-        let options = Options::new(Access::asked(caller));
+        let options = Options::new(Access::asked(caller)).only_answers();
         let router = onward_server::router(onward.clone(), options);
         let path = call.path();
         let (body, key) = (call.body.clone(), call.key.as_deref());

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use onward_server::{Access, Options, Role};
 use serde_json::{Value, json};
 
 use super::stage::{Asked, SOON, Stage};
@@ -109,6 +110,19 @@ async fn a_mounted_router_executes_operations() {
     let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
     let done = ended(&stage, &begun["id"]).await;
     assert_eq!((&done["state"], &done["done"]), (&json!("done"), &json!(1)));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_only_answers_leaves_an_operation_to_others() {
+    let options = Options::new(Access::Open(Role::Admin)).only_answers();
+    let stage = Stage::with(options).await;
+    stage.post(RUNS, json!({ "input": 1 })).await;
+    let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    assert_eq!(stage.onward.stats().await.unwrap().workers, [], "it has no worker");
+    let stage = stage.succeeded().await;
+    assert_eq!(ended(&stage, &begun["id"]).await["done"], json!(1));
     stage.stop().await;
 }
 
