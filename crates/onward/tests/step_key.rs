@@ -431,7 +431,6 @@ async fn an_interrupted_step_leaves_its_key_to_nobody() {
 /// Kills a process at every write of a run with a key, before and after it, and lets another go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_anywhere_leaves_one_result() {
-    let mut again = 0;
     for writes in 0..10 {
         for death in [Death::Before, Death::After] {
             let data = data();
@@ -446,6 +445,8 @@ async fn a_process_that_dies_anywhere_leaves_one_result() {
                 () = first.store.died() => {}
             }
             first.kill(worker).await;
+            let key = data.keys().unwrap().step_key(KEY.to_owned()).await.unwrap();
+            let was_done = key.is_some_and(|key| key.state == KeyState::Done);
             let second = Process::on(&data);
             let worker = serve(&second.onward, &effects).start().await.unwrap();
             let one = second.onward.start(WORK, &1).key("one").await.unwrap();
@@ -453,15 +454,12 @@ async fn a_process_that_dies_anywhere_leaves_one_result() {
             let (one, two) = (one.result().await.unwrap(), two.result().await.unwrap());
             assert_eq!(one, two, "{writes} {death:?}");
             let times = counted(&effects);
-            assert!(times <= 2, "{writes} {death:?}: executed {times} times");
-            again += times - 1;
+            // Only a death between the effect and its key lets it happen again.
+            let most = if was_done { 1 } else { 2 };
+            assert!(times <= most, "{writes} {death:?}: executed {times} times");
             worker.shutdown().await.unwrap();
         }
     }
-    assert!(
-        again <= 4,
-        "only a death between the effect and its key lets it happen again: {again}"
-    );
 }
 
 #[tokio::test]

@@ -31,7 +31,6 @@ pub(super) async fn unserved(
     let before = Timestamp::from_millis(now.as_millis().saturating_sub(long));
     let filter = Filter { created_before: Some(before), ..Filter::default() };
     let runs = runs(place, RunState::Queued, filter).await?;
-    let around = Around { workers, ..Around::default() };
     let mut groups: BTreeMap<(String, String), Vec<RunId>> = BTreeMap::new();
     let around = Around { workers, ..Around::default() };
     for run in &runs {

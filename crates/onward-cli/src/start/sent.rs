@@ -21,7 +21,6 @@ pub(super) async fn start(
     mut items: mpsc::Receiver<Item>,
     (mut progress, shared): (Progress, &Arc<Mutex<Ledger>>),
 ) -> Result<StartedMany, Problem> {
-    args.check_for_server()?;
     let (mut so_far, mut done) = (StartedMany::default(), 0);
     let mut stop = Box::pin(interrupted(Arc::clone(shared)));
     loop {
