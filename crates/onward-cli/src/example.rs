@@ -150,10 +150,19 @@ const CALLED: [(&str, &str); 48] = [
     ("list_audit", "onward audit list"),
 ];
 
-/// Endpoints for browsers, and for machines that look after machines.
+/// Endpoints for browsers, for machines that look after machines, and what a problem's `type` names.
 #[cfg(feature = "server")]
-const NOT_CALLED: [&str; 7] =
-    ["livez", "readyz", "openapi", "metrics", "begin_session", "end_session", "stream"];
+const NOT_CALLED: [&str; 9] = [
+    "livez",
+    "readyz",
+    "openapi",
+    "metrics",
+    "begin_session",
+    "end_session",
+    "stream",
+    "list_codes",
+    "show_code",
+];
 
 #[cfg(feature = "server")]
 #[test]

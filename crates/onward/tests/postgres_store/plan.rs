@@ -268,16 +268,20 @@ async fn a_claim_walks_once_over_what_was_claimed_before() {
     for ticket in 0..59 {
         assert_eq!(store.claim(claim_of(worker, ticket)).await.unwrap().runs.len(), 100);
     }
-    // The first make the session's plans, and note in the index what is gone.
-    let mut pages = Vec::new();
-    for ticket in 100..110 {
-        pages.push(pages_of_a_claim(&raw, &stage, worker, ticket).await);
-    }
     let index = "select pg_relation_size('runs_queued') / current_setting('block_size')::bigint";
     let whole: i64 = raw.query_one(index, &[]).await.unwrap().get(0);
     assert!(whole > 30, "{whole} pages are no walk");
-    let least = *pages.iter().min().unwrap();
-    assert!(least < whole + 60, "{least} pages for a claim, {whole} in the index: {pages:?}");
+    // The first make the session's plans, and note in the index what is gone: as soon as nobody may
+    // still see it, as an analysis of the tables that is under way.
+    let mut pages = Vec::new();
+    for ticket in 100..190 {
+        pages.push(pages_of_a_claim(&raw, &stage, worker, ticket).await);
+        if pages.last().is_some_and(|pages| *pages < whole + 60) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("for each claim so many pages, with {whole} in the index: {pages:?}");
 }
 
 /// A claim from queues without limits reads nothing that is there for those with: its plan is the one
