@@ -46,8 +46,8 @@ impl Driver {
         self.starting = Some(Starting { leaves, answer: Box::pin(start(store, runs)) });
     }
 
-    /// Waits for the start on its way: a child that comes to be after its parent has turned back
-    /// would be one that nobody ends. What the store refuses was not started.
+    /// Waits for the start on its way: a child that comes to be after its parent has turned back or
+    /// ended would be one that nobody ends. What the store refuses was not started.
     pub(super) async fn let_starts_end(&mut self) -> Result<(), Verdict> {
         self.to_start.clear();
         let Some(starting) = self.starting.take() else { return Ok(()) };

@@ -59,6 +59,10 @@ impl Driver {
                 }
             }
         }
+        // A child that comes to be after its cancelled parent has ended would be one that nobody ends.
+        if self.let_starts_end().await.is_err() {
+            return Drove::LeaseLost;
+        }
         self.free_keys().await;
         if self.let_transactions_end().await.is_err() {
             return Drove::LeaseLost;

@@ -149,10 +149,32 @@ impl Driver {
     pub(super) async fn go(mut self) -> super::Drove {
         loop {
             let verdict = self.advance().await;
+            if self.goes_on_with_replay(&verdict) {
+                continue;
+            }
             if let Err(verdict) = self.turn_back(verdict).await {
                 return self.finish(verdict).await;
             }
         }
+    }
+
+    /// Goes on with a replay that was stopped on its way: what the function has not asked for again
+    /// can be undone only once it has. Where a body executes, the replay is over.
+    fn goes_on_with_replay(&mut self, verdict: &Verdict) -> bool {
+        let Verdict::Stopped(stop @ (Stop::Cancel | Stop::Deadline)) = *verdict else {
+            return false;
+        };
+        let replays = self.course.is_forward() && self.board.active() == 0;
+        if !replays || !self.board.misses_undos() {
+            return false;
+        }
+        let back = Back { began: None, tail: Vec::new(), marked: Some(stop), patience: None };
+        self.course = Course::Back(Box::new(back));
+        self.deadline_at = None;
+        self.alarm = None;
+        self.stopping = None;
+        self.board.wakes.want_function();
+        true
     }
 
     /// What the worker asks for, as far as it matters on this course.

@@ -283,6 +283,37 @@ async fn a_child_whose_start_is_on_its_way_is_there_before_the_undo_begins() {
     worker.shutdown().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_child_whose_start_is_on_its_way_is_there_before_its_parent_ends() {
+    let process = Process::on(&data());
+    process.store.hold(Held::Children);
+    let worker = process.onward.worker().cancel_grace(Duration::from_millis(10));
+    let worker = worker.serve(WORK, async |ctx: Ctx, ()| {
+        ctx.step("a", async |_| Ok::<_, Failure>(())).await?;
+        ctx.start(CHILD, &()).result().await
+    });
+    let worker = worker.serve(CHILD, async |ctx: Ctx, ()| {
+        ctx.sleep(Duration::from_secs(3_600)).await;
+        Ok(())
+    });
+    let worker = worker.start().await.unwrap();
+    let run = process.onward.start(WORK, &()).await.unwrap();
+    while process.store.asked(Held::Children) == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    run.cancel().await.unwrap();
+    // The grace ends while the start is held back.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    process.store.let_go(Held::Children);
+    assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+    let of_child = Filter { workflow: Some(CHILD.name().to_owned()), ..Filter::default() };
+    let children = process.onward.list(Query { filter: of_child, ..Query::default() });
+    let child = children.await.unwrap().runs.remove(0).id;
+    let ended = process.onward.run(child).ended().await.unwrap();
+    assert_eq!(ended.state, RunState::Cancelled, "nobody is left behind");
+    worker.shutdown().await.unwrap();
+}
+
 /// Does step a and waits, as the code did that a later build replaces.
 async fn left_after_a(data: &Arc<dyn Store>, log: &Log) -> RunId {
     let first = Process::on(data);
@@ -300,6 +331,43 @@ async fn left_after_a(data: &Arc<dyn Store>, log: &Log) -> RunId {
     log.until("waits").await;
     first.kill(worker).await;
     id
+}
+
+/// A cancel that comes while the function is replayed: what it has not asked for again is undone too.
+#[tokio::test]
+async fn a_cancel_in_the_middle_of_a_replay_undoes_all_that_was_done() {
+    let (data, log, gate) = (data(), Log::default(), Arc::new(Semaphore::new(1)));
+    let serve = |process: &Process| {
+        let (log, gate) = (log.clone(), Arc::clone(&gate));
+        let worker = process.onward.worker().build("v1").cancel_grace(Duration::from_secs(20));
+        worker.serve(WORK, move |ctx: Ctx, ()| {
+            let (log, gate) = (log.clone(), Arc::clone(&gate));
+            async move {
+                log.step(&ctx, "a", 1).await?;
+                // Not from its Ctx, so that the replay stands still here.
+                gate.acquire().await.unwrap().forget();
+                log.step(&ctx, "b", 2).await?;
+                log.add("waits");
+                ctx.step("c", async |_| std::future::pending::<Result<(), Failure>>().await).await
+            }
+        })
+    };
+    let first = Process::on(&data);
+    let worker = serve(&first).start().await.unwrap();
+    let id = first.onward.start(WORK, &()).await.unwrap().id();
+    log.until("waits").await;
+    first.kill(worker).await;
+    let second = Process::on(&data);
+    let run: RunHandle<()> = second.onward.run(id).of_type();
+    let worker = serve(&second).start().await.unwrap();
+    until_state(&run, RunState::Running).await;
+    run.cancel().await.unwrap();
+    // Long enough for the worker to notice it; then the function goes on.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gate.add_permits(1);
+    assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+    assert_eq!(log.lines().last_chunk(), Some(&["undo b 2".to_owned(), "undo a 1".to_owned()]));
+    worker.shutdown().await.unwrap();
 }
 
 /// Code that never did step a.

@@ -124,6 +124,18 @@ impl Board {
             || (cancelled && !undos.on_cancel.is_empty())
     }
 
+    /// Whether a step that is recorded as undoable was not asked for again, so that its undo is not
+    /// there.
+    pub(crate) fn misses_undos(&self) -> bool {
+        let inner = self.lock();
+        if inner.undos.recorded.is_empty() {
+            return false;
+        }
+        let done = inner.undos.steps.values().filter_map(|kept| kept.done.as_ref());
+        let done: BTreeSet<u64> = done.map(|(seq, _)| *seq).collect();
+        inner.undos.recorded.keys().any(|seq| !done.contains(seq))
+    }
+
     /// What there is to undo: the calls for a cancel, and the places of the steps that are done and
     /// were asked for with an undo, the last one first. That undo may be gone by now.
     pub(crate) fn to_undo(&self, cancelled: bool) -> (usize, Vec<u64>) {
