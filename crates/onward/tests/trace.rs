@@ -15,6 +15,9 @@ use crate::stores::on_each_store;
 const PARENT: Workflow<(), RunId> = Workflow::named("parent");
 const CHILD: Workflow<(), ()> = Workflow::named("child");
 
+/// A key that names a person.
+const SECRET: &str = "welcome-ada@example.com";
+
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
 
@@ -31,7 +34,8 @@ async fn parent(ctx: Ctx, (): ()) -> Result<RunId, Failure> {
 }
 
 async fn child(ctx: Ctx, (): ()) -> Result<(), Failure> {
-    ctx.step("work", async |_| Ok::<_, Failure>(())).await
+    ctx.step("work", async |_| Ok::<_, Failure>(())).await?;
+    ctx.step("mail", async |_| Ok::<_, Failure>(())).key(SECRET).await
 }
 
 /// Plays a run and its child to their ends, and gives both.
@@ -104,6 +108,8 @@ mod otel {
         assert_eq!(named(&spans, "run parent").parent_span_id.to_string(), SPAN);
         let run = named(&spans, "run child").span_context.span_id();
         assert_eq!(named(&spans, "step work").parent_span_id, run);
+        named(&spans, "step mail");
+        assert!(!format!("{spans:?}").contains(SECRET), "no span has a key");
     }
 
     #[tokio::test]

@@ -14,6 +14,16 @@ async fn pause(stage: &Stage, run: RunId) -> Result<Run, Error> {
     steer(stage).pause(Pause { run, caller: "ops".to_owned() }).await
 }
 
+/// A paused run is not the one that its queue waits for.
+pub async fn paused_run_is_not_the_oldest_that_is_due(stage: &Stage) {
+    let run = stage.start(new_run()).await;
+    stage.pass(1_000);
+    stage.start(new_run()).await;
+    pause(stage, run).await.unwrap();
+    let queues = stage.store.queues().unwrap().list_queues(None, 1).await.unwrap().queues;
+    assert_eq!((queues[0].queued, queues[0].oldest_due_at), (2, Some(stage.now())));
+}
+
 /// A paused run in the queue is not claimed until it is resumed.
 pub async fn paused_queued_run_is_not_claimed(stage: &Stage) {
     let worker = stage.worker().await;

@@ -11,6 +11,7 @@ macro_rules! steering_conformance_suite {
             $harness =>
             pause {
                 paused_queued_run_is_not_claimed
+                paused_run_is_not_the_oldest_that_is_due
                 paused_running_run_is_marked
                 pause_before_the_park_is_not_missed
                 paused_run_keeps_a_due_timer

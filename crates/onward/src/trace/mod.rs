@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use tracing::instrument::Instrumented;
 use tracing::{Instrument, Span};
 
+use crate::model::step_id;
 use crate::store::Claimed;
 use crate::{Run, Start, Step};
 
@@ -123,8 +124,9 @@ pub(crate) fn of_attempt(claimed: &Claimed) -> Span {
 pub(crate) fn in_step<F: Future>(step: Step, body: impl FnOnce(Step) -> F) -> Instrumented<F> {
     let span = tracing::info_span!(
         "step",
-        otel.name = format_args!("step {}", step.name()),
-        step = step.id(),
+        otel.name = format_args!("step {}", step_id::base(step.name())),
+        // Without its key, which may name a person.
+        step = format_args!("{}/{}", step.run_id(), step_id::base(step.name())),
         try_number = step.try_number(),
     );
     let body = span.in_scope(|| body(step));

@@ -113,7 +113,8 @@ impl State {
                 let counts = all.entry(&run.queue).or_default();
                 counts.queued += u64::from(run.state == RunState::Queued);
                 counts.running += u64::from(run.state == RunState::Running);
-                let due = run.due_at.filter(|_| run.state == RunState::Queued);
+                let waits = run.state == RunState::Queued && run.paused_at.is_none();
+                let due = run.due_at.filter(|_| waits);
                 counts.oldest_due_at = earlier(counts.oldest_due_at, due);
             }
         }

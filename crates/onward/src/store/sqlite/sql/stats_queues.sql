@@ -1,4 +1,4 @@
--- Queued runs by queue, and when the one that waits longest was due.
+-- Queued runs by queue, and when the one that waits longest was due: one that is paused does not wait.
 select queue, count(*), min(due_at)
 from onward_runs
 where state = 'queued'
@@ -23,7 +23,7 @@ where state = 'queued'
     and stuck_builds is not null
 group by queue
 union all
-select queue, count(*), min(due_at)
+select queue, count(*), null
 from onward_runs
 where state = 'queued'
     and paused_at is not null
