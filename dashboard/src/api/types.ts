@@ -31,6 +31,8 @@ export interface Failure {
   details?: Json;
   retryable: boolean;
   child?: string;
+  /** The group of errors that it belongs to, in lists. */
+  fingerprint?: string;
 }
 
 export interface Waits {

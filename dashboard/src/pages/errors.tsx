@@ -5,7 +5,6 @@ import { SLOW_MS, useResource } from "../api/resource";
 import type { ErrorGroup, Page, RunRow } from "../api/types";
 import { askBulk } from "../actions";
 import { count, many } from "../format/number";
-import { shape } from "../format/shape";
 import { Action } from "../parts/button";
 import { Empty, Loaded, PageFrame } from "../parts/page";
 import { Table } from "../parts/table";
@@ -37,8 +36,8 @@ export function ErrorsPage(): JSX.Element {
   );
 }
 
-/** Runs of one group that are retried at once. */
-const RETRY_MAX = 2000;
+/** Runs of one group that are retried at once: the most that an operation names. */
+const RETRY_MAX = 1000;
 
 /** Finds the runs that failed alike, then asks. */
 async function retryAll(group: ErrorGroup): Promise<void> {
@@ -47,9 +46,10 @@ async function retryAll(group: ErrorGroup): Promise<void> {
   try {
     while (cursor !== null && ids.length < Math.min(group.count, RETRY_MAX)) {
       const page: Page<RunRow> = await get(`runs${query({ state: "failed", workflow: group.workflow, limit: 200, cursor })}`);
-      for (const run of page.items) if (run.failure?.code === group.code && shape(run.failure.message) === shape(group.message)) ids.push(run.id);
+      for (const run of page.items) if (run.failure?.fingerprint === group.fingerprint) ids.push(run.id);
       cursor = page.next;
     }
+    ids.length = Math.min(ids.length, RETRY_MAX);
   } catch (error) {
     return toastError(error);
   }
