@@ -207,8 +207,12 @@ fn tokens_are_listed_by_name_and_revoked() {
     let unknown = place.onward(&["tokens", "revoke", "eve", "--file", file]);
     assert_eq!(unknown.code, 3, "{}", unknown.stderr);
     assert!(unknown.stderr.contains("onward tokens list"), "{}", unknown.stderr);
+    use std::os::unix::fs::PermissionsExt;
+    // A server of another user may read it by its group.
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o640)).unwrap();
     let revoked = place.onward(&["tokens", "revoke", "ada", "--file", file]);
     assert_eq!(revoked.code, 0, "{}", revoked.stderr);
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(place.onward(&["tokens", "list", "--file", file, "-o", "ids"]).stdout, "bob\n");
     let missing = place.onward(&["tokens", "list", "--file", "no-such-file"]);
     assert_eq!(missing.code, 1, "{}", missing.stderr);

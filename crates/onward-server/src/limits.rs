@@ -106,6 +106,10 @@ pub const CONNECTIONS_MAX: usize = 1_000;
 /// networks need a second, and whoever sends a byte now and then holds a connection no longer than this.
 pub const HEAD_MAX: Duration = Duration::from_secs(30);
 
+/// How long a client may take to send the body of a request. A connection that trickles would else be
+/// held for ever, and the number of connections is bounded.
+pub const BODY_MAX: Duration = Duration::from_secs(60);
+
 /// How long a server that is asked to stop lets requests finish: less than the 30 s that
 /// Kubernetes waits before it kills.
 pub const DRAIN_MAX: Duration = Duration::from_secs(25);

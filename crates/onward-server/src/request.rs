@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use onward::{Code, Json, RunId, Timestamp};
 use serde::de::DeserializeOwned;
 
-use crate::limits::{IDEMPOTENCY_KEY_MAX, PAGE_DEFAULT, PAGE_MAX};
+use crate::limits::{BODY_MAX, IDEMPOTENCY_KEY_MAX, PAGE_DEFAULT, PAGE_MAX};
 use crate::problem::Problem;
 
 /// What stands in the path.
@@ -123,7 +123,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE).cloned();
-        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        let read = Bytes::from_request(request, state);
+        let Ok(bytes) = tokio::time::timeout(BODY_MAX, read).await else {
+            let late = format!("it did not come within {} s", BODY_MAX.as_secs());
+            return Err(Problem::invalid("body", late));
+        };
+        let bytes = bytes.map_err(unread)?;
         // What a form of another site can send has another type.
         let is_json = kind.as_ref().and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
             let kind = kind.split(';').next().unwrap_or_default().trim();

@@ -87,14 +87,18 @@ impl Tokens {
 }
 
 impl File {
-    /// What the file says; what it said before, while it cannot be read.
+    /// What the file says. After a change that cannot be read it lets nobody in: a token may have been
+    /// taken away.
     fn entries(&self) -> Vec<Entry> {
         let mut known = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = fs::metadata(&self.path).and_then(|data| data.modified()).ok();
         if changed != known.0 {
             match read(&self.path) {
                 Ok(fresh) => *known = fresh,
-                Err(error) => tracing::error!(%error, "the token file cannot be read"),
+                Err(error) => {
+                    tracing::error!(%error, "the token file cannot be read: it lets nobody in");
+                    known.1.clear();
+                }
             }
         }
         known.1.clone()

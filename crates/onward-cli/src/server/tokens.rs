@@ -23,7 +23,7 @@ pub(crate) enum TokensCommand {
     #[command(after_help = "\
 Example:
   onward tokens create ada --role operate --file tokens
-  onward serve --listen 0.0.0.0:7171 --token-file tokens")]
+  onward serve --listen 0.0.0.0:7171 --host app.example.com --token-file tokens")]
     Create {
         /// Whose it is, as the audit names them
         name: String,
@@ -149,7 +149,26 @@ fn replace(file: &Path, text: &str) -> Result<(), Problem> {
     // What an interrupted one left behind would be appended to.
     drop(fs::remove_file(&beside));
     append(&beside, text.trim_end_matches('\n'))?;
+    keep_access(file, &beside).map_err(what())?;
     fs::rename(&beside, file).map_err(what())
+}
+
+/// Lets those read the new file who could read the old one: a server of another user must see at once
+/// what was taken away.
+#[cfg(unix)]
+fn keep_access(old: &Path, new: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let of = fs::metadata(old)?;
+    let is = fs::metadata(new)?;
+    if (of.uid(), of.gid()) != (is.uid(), is.gid()) {
+        std::os::unix::fs::chown(new, Some(of.uid()), Some(of.gid()))?;
+    }
+    fs::set_permissions(new, of.permissions())
+}
+
+#[cfg(not(unix))]
+fn keep_access(_: &Path, _: &Path) -> std::io::Result<()> {
+    Ok(())
 }
 
 fn append(file: &Path, line: &str) -> Result<(), Problem> {

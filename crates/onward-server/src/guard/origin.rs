@@ -29,7 +29,8 @@ pub(super) fn check_host(parts: &Parts, options: &Options) -> Result<(), Problem
         return Ok(());
     }
     let text = format!(
-        "this server does not answer to the name {name:?}; it is told its names with hosts"
+        "this server does not answer to the name {name:?}; tell it its names with --host, \
+         ONWARD_HOSTS or Options::hosts"
     );
     Err(refused(text))
 }
