@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, print_note};
 
 /// The files of a project, each with its place in it.
 const FILES: [(&str, &str); 5] = [
@@ -25,8 +25,7 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  onward new shop && cd shop && cargo run
-  onward new shop --path ../onward/crates/onward")]
+  onward new shop --path ../onward/crates/onward && cd shop && cargo run")]
 pub(crate) struct NewArgs {
     /// The folder; it must be empty, or not be there
     dir: PathBuf,
@@ -48,6 +47,9 @@ impl NewArgs {
             write(&self.dir.join(place), &text)?;
         }
         anstream::eprintln!("made {}. Next: cd {0} && cargo run", self.dir.display());
+        if self.path.is_none() {
+            print_note(&"it takes onward from the registry; for a clone's, say --path");
+        }
         Ok(Exit::Ok)
     }
 

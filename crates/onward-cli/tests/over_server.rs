@@ -167,8 +167,9 @@ fn queues_and_schedules_are_changed_over_a_server() {
     assert_eq!(both.said(&["queues", "clear", "a/b"]), "a/b had no limits\n");
 
     let put = ["schedules", "put", "hourly", "double", "--every", "1h", "--input", "7"];
-    assert!(both.said(&put).contains("every 1h"));
+    assert!(both.said(&[&put[..], &["--lane", "acme"]].concat()).contains("every 1h"));
     let kept = both.json(&["schedules", "show", "hourly"]);
+    assert_eq!(kept["lane"], "acme");
     assert_eq!((&kept["input"], &kept["workflow"]), (&7.into(), &"double".into()));
     assert!(both.said(&["schedules", "pause", "hourly"]).contains("paused"));
     assert_eq!(both.over(&["schedules", "resume", "hourly"]).code, 0);
@@ -218,7 +219,9 @@ async fn what_failed_alike_is_retried_at_once_and_by_an_operation() {
     let cancel = ["ops", "start", "cancel", "--workflow", "double", "--reason", "enough"];
     let dry = both.said(&[&cancel[..], &["--dry-run"]].concat());
     assert_eq!(dry, "would cancel up to 2 matching runs\n");
-    let done = both.json(&[&cancel[..], &["--yes", "--wait"]].concat());
+    let ended = both.over(&[&cancel[..], &["--yes", "--wait", "-o", "json"]].concat());
+    assert!(!ended.stderr.contains("onward serve"), "a server carries it out: {}", ended.stderr);
+    let done: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&done["state"], &done["done"]), (&"done".into(), &2.into()), "{done}");
     let op = done["id"].as_str().unwrap();
     assert_eq!(both.json(&["ops", "show", op])["reason"], "enough");

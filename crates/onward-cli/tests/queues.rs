@@ -74,6 +74,8 @@ fn limits_that_make_no_sense_are_refused() {
         (&["queues", "set", "ocr", "--rate", "often"], 2),
         (&["queues", "set", "ocr", "--concurrency", "0"], 2),
         (&["start", "scan", "--debounce", "5s"], 2),
+        (&["start", "scan", "--from", "f.jsonl", "--key-field", "id", "--debounce", "5s"], 2),
+        (&["start", "scan", "--from", "f.jsonl", "--key-field", "id", "--throttle", "5s"], 2),
     ] {
         let ended = place.onward(args);
         assert_eq!(ended.code, code, "{args:?}: {}", ended.stderr);

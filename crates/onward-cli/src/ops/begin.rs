@@ -203,19 +203,28 @@ impl NewOperation {
     pub(crate) async fn begin(&self, place: &Place) -> Result<Operation, Problem> {
         let call = Call::post("/operations").key(self.key.as_deref()).body(self)?;
         let begun: Begun = place.ask(&call).await?;
-        let workers = workers::all(place).await?;
-        if !workers.iter().any(|worker| worker.workflows.iter().any(|name| name == WORKFLOW)) {
-            print_note(&"no server of this store is up to carry it out: start 'onward serve'");
+        if matches!(place, Place::Store(_)) {
+            say_if_unserved(place).await?;
         }
         Ok(begun.operation)
     }
 }
 
+/// Says where nobody is up to carry out what was begun. A server carries it out itself, and does not
+/// count among the workers that it shows.
+async fn say_if_unserved(place: &Place) -> Result<(), Problem> {
+    let workers = workers::all(place).await?;
+    if !workers.iter().any(|worker| worker.workflows.iter().any(|name| name == WORKFLOW)) {
+        print_note(&"no server of this store is up to carry it out: start 'onward serve'");
+    }
+    Ok(())
+}
+
 impl Matched {
     /// What would be done, in a sentence.
     pub(crate) fn said(&self, verb: Verb) -> String {
-        let more = if self.more { "at least " } else { "" };
-        format!("would {} up to {more}{}", verb.name(), text::count(self.matched, "matching run"))
+        let most = if self.more { "more than" } else { "up to" };
+        format!("would {} {most} {}", verb.name(), text::count(self.matched, "matching run"))
     }
 
     /// Prints what would be done.

@@ -23,6 +23,8 @@ pub(crate) struct NewSchedule<'a> {
     pub(crate) queue: &'a str,
     pub(crate) priority: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lane: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) tags: BTreeMap<&'a str, &'a str>,
     pub(crate) overlap: Overlap,

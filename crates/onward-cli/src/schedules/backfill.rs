@@ -84,6 +84,13 @@ impl BackfillArgs {
                 let existing = (filled.existing + filled.started).saturating_sub(started);
                 return Ok(Filled { started, existing, ..filled });
             }
+            if filled.started == 0 {
+                return Err(Problem::Usage(
+                    "the server comes no further in one call: take a shorter range, from a later \
+                     --from on, or the store itself with --store URL"
+                        .to_owned(),
+                ));
+            }
             let times = filled.started + filled.existing + filled.refused;
             progress.set(times, text::count(times, "time"));
         }

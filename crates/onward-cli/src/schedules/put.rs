@@ -117,6 +117,7 @@ impl PutArgs {
             input,
             queue: &self.queue,
             priority: self.priority,
+            lane: self.lane.as_deref(),
             timeout_ms: self.timeout.map(millis),
             tags: self.tag.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             overlap: self.overlap,

@@ -14,7 +14,7 @@ use crate::problem::{Exit, Problem};
 #[command(after_help = "\
 Examples:
   onward serve                                        this machine only, port 7171
-  onward serve --store postgres://db/app --listen 0.0.0.0:7171 --token-file tokens
+  onward serve --store postgres://db/app --listen 0.0.0.0:7171 --host app.example.com --token-file tokens
   ONWARD_STORE=sqlite:/var/lib/app/onward.db onward serve
 
 Each setting comes from its flag, else from ONWARD_…, else from onward.toml, else from its default;

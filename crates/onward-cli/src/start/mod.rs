@@ -49,13 +49,14 @@ pub(crate) struct StartArgs {
     key_field: Option<String>,
     /// Begins when no further start with its key has come for this long, with the last input
     #[arg(long, value_name = "DURATION", value_parser = args::duration, requires = "key")]
-    #[arg(conflicts_with_all = ["throttle", "delay", "at"])]
+    #[arg(conflicts_with_all = ["throttle", "delay", "at", "from"])]
     debounce: Option<Duration>,
     /// Begins no later than this long after the first start, however many follow
     #[arg(long, value_name = "DURATION", value_parser = args::duration, requires = "debounce")]
     debounce_max: Option<Duration>,
     /// Gives the run that was started with its key in this time, whatever its input
     #[arg(long, value_name = "DURATION", value_parser = args::duration, requires = "key")]
+    #[arg(conflicts_with = "from")]
     throttle: Option<Duration>,
     #[command(flatten)]
     options: Options,
