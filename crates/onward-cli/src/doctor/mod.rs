@@ -25,7 +25,8 @@ Examples:
   onward doctor --server http://localhost:7171
   onward doctor -o json | jq -r 'select(.ok | not) | .todo'
 
-Exit codes: 0 all is well, 1 something needs somebody. No run is changed; a SQLite file of an older version is brought up to this one.")]
+Exit codes: 0 all is well, 1 something needs somebody. No run is changed;
+a SQLite file of an older version is brought up to this one.")]
 pub(crate) struct DoctorArgs {}
 
 impl DoctorArgs {
