@@ -47,8 +47,15 @@ async fn played(onward: &Onward, traceparent: &str) -> [Run; 2] {
     [run.status().await.unwrap(), onward.run(of_child).status().await.unwrap()]
 }
 
+/// Begins every test here, so that no kind of span is looked at before the subscriber is there.
+fn listen() {
+    #[cfg(feature = "opentelemetry")]
+    otel::exporter();
+}
+
 #[tokio::test]
 async fn a_run_keeps_its_trace_and_its_children_inherit_it() {
+    listen();
     on_each_store(|onward: Onward| async move {
         for run in played(&onward, &header()).await {
             assert_eq!(run.traceparent(), Some(header().as_str()), "{}", run.workflow);
@@ -62,6 +69,7 @@ async fn a_run_keeps_its_trace_and_its_children_inherit_it() {
 
 #[tokio::test]
 async fn a_trace_takes_no_tag_from_the_user() {
+    listen();
     let onward = Onward::open("memory:").await.unwrap();
     let mut start = onward.start(CHILD, &()).traceparent(&header());
     for number in 0..onward::limits::TAGS_MAX {
@@ -73,6 +81,8 @@ async fn a_trace_takes_no_tag_from_the_user() {
 
 #[cfg(feature = "opentelemetry")]
 mod otel {
+    use std::sync::LazyLock;
+
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
     use tracing::Instrument;
@@ -81,13 +91,29 @@ mod otel {
 
     use super::*;
 
-    /// Sends the spans of this thread into memory for as long as the guard lives.
-    fn exporter() -> (InMemorySpanExporter, SdkTracerProvider, tracing::subscriber::DefaultGuard) {
-        let exporter = InMemorySpanExporter::default();
-        let tracers = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
-        let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("test"));
-        let guard = tracing_subscriber::registry().with(layer).set_default();
-        (exporter, tracers, guard)
+    /// The trace of the test of spans alone: the spans of all tests of this process are in one place.
+    const OTHER: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    /// Where the spans of this process go.
+    ///
+    /// One subscriber for every thread: with one for a thread, tracing may ask a thread without one
+    /// whether anybody wants a kind of span, and keep the answer for all threads.
+    pub(super) fn exporter() -> &'static InMemorySpanExporter {
+        static EXPORTER: LazyLock<InMemorySpanExporter> = LazyLock::new(|| {
+            let exporter = InMemorySpanExporter::default();
+            let tracers =
+                SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+            let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("test"));
+            tracing_subscriber::registry().with(layer).init();
+            exporter
+        });
+        &EXPORTER
+    }
+
+    /// The finished spans of one trace.
+    fn spans_of(trace: &str) -> Vec<SpanData> {
+        let spans = exporter().get_finished_spans().unwrap();
+        spans.into_iter().filter(|span| span.span_context.trace_id().to_string() == trace).collect()
     }
 
     fn named<'a>(spans: &'a [SpanData], name: &str) -> &'a SpanData {
@@ -97,24 +123,22 @@ mod otel {
 
     #[tokio::test]
     async fn the_spans_of_a_run_are_in_its_trace() {
-        let (exporter, _tracers, _guard) = exporter();
+        listen();
         let onward = Onward::open("memory:").await.unwrap();
-        played(&onward, &header()).await;
-        let spans = exporter.get_finished_spans().unwrap();
-        for name in ["run parent", "step look", "run child", "step work"] {
-            let span = named(&spans, name);
-            assert_eq!(span.span_context.trace_id().to_string(), TRACE, "{name}");
+        played(&onward, &format!("00-{OTHER}-{SPAN}-01")).await;
+        let spans = spans_of(OTHER);
+        for name in ["run parent", "step look", "run child", "step work", "step mail"] {
+            named(&spans, name);
         }
         assert_eq!(named(&spans, "run parent").parent_span_id.to_string(), SPAN);
         let run = named(&spans, "run child").span_context.span_id();
         assert_eq!(named(&spans, "step work").parent_span_id, run);
-        named(&spans, "step mail");
         assert!(!format!("{spans:?}").contains(SECRET), "no span has a key");
     }
 
     #[tokio::test]
     async fn a_run_is_in_the_trace_of_the_span_that_starts_it() {
-        let (exporter, _tracers, _guard) = exporter();
+        let exporter = exporter();
         let onward = Onward::open("memory:").await.unwrap();
         let run = async { onward.start(CHILD, &()).await.unwrap() };
         let run = run.instrument(tracing::info_span!("mine")).await.status().await.unwrap();
