@@ -1,14 +1,14 @@
 //! Limits that are reached for real: of a run's history, and of a poll.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use futures::future::try_join_all;
 use onward::limits::{
     BLOCKING_POLL_WARN, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, PAYLOAD_BYTES_MAX,
     RESTLESS_POLLS_MAX,
 };
-use onward::{Code, Ctx, Failure, Onward, RunState, Workflow};
+use onward::{Code, Ctx, Failure, Onward, RunId, RunState, Workflow};
 
 const COUNT: Workflow<usize, usize> = Workflow::named("count");
 
@@ -27,24 +27,33 @@ impl std::io::Write for Log {
     }
 }
 
-impl Log {
-    /// Listens to what this thread logs.
-    fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
+/// Begins every test here: what this process logs is heard from before its first run on.
+///
+/// One subscriber for every thread: with one for a thread, tracing may ask a thread without one
+/// whether anybody wants a warning, and keep the answer for all threads.
+fn listen() -> &'static Log {
+    static LOG: LazyLock<Log> = LazyLock::new(|| {
+        let log = Log::default();
         let written = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || written.clone()).finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || written.clone()).init();
+        log
+    });
+    &LOG
+}
 
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+impl Log {
+    /// The lines that name the run.
+    fn of(&self, run: RunId) -> String {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let run = run.to_string();
+        text.lines().filter(|line| line.contains(&run)).collect::<Vec<_>>().join("\n")
     }
 }
 
 #[tokio::test]
 async fn a_poll_that_holds_its_thread_is_named() {
     const BLOCK: Workflow<(), ()> = Workflow::named("block");
-    let (log, _guard) = Log::listen();
+    let log = listen();
     let onward = Onward::open("memory:").await.unwrap();
     let worker = onward.worker().serve(BLOCK, async |_: Ctx, ()| {
         std::thread::sleep(BLOCKING_POLL_WARN * 2);
@@ -53,15 +62,14 @@ async fn a_poll_that_holds_its_thread_is_named() {
     let worker = worker.start().await.unwrap();
     let run = onward.start(BLOCK, &()).await.unwrap();
     run.result().await.unwrap();
-    let text = log.text();
-    assert!(text.contains("held its thread") && text.contains(&run.id().to_string()), "{text}");
+    assert!(log.of(run.id()).contains("held its thread"), "{}", log.of(run.id()));
     worker.shutdown().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_function_that_never_rests_is_named() {
     const SPIN: Workflow<(), ()> = Workflow::named("spin");
-    let (log, _guard) = Log::listen();
+    let log = listen();
     let onward = Onward::open("memory:").await.unwrap();
     let worker = onward.worker().serve(SPIN, async |_: Ctx, ()| {
         let mut left = RESTLESS_POLLS_MAX + 1;
@@ -76,7 +84,7 @@ async fn a_function_that_never_rests_is_named() {
     let worker = worker.start().await.unwrap();
     let run = onward.start(SPIN, &()).await.unwrap();
     run.result().await.unwrap();
-    assert!(log.text().contains("wakes itself again and again"), "{}", log.text());
+    assert!(log.of(run.id()).contains("wakes itself again and again"), "{}", log.of(run.id()));
     worker.shutdown().await.unwrap();
 }
 
@@ -94,7 +102,7 @@ async fn count(ctx: Ctx, steps: usize) -> Result<usize, Failure> {
 
 #[tokio::test]
 async fn a_history_is_full_at_its_limit_and_warns_before() {
-    let (log, _guard) = Log::listen();
+    let log = listen();
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("onward.db").display());
     let onward = Onward::open(&url).await.unwrap();
@@ -102,7 +110,7 @@ async fn a_history_is_full_at_its_limit_and_warns_before() {
 
     let fits = onward.start(COUNT, &HISTORY_RECORDS_MAX).await.unwrap();
     assert_eq!(fits.result().await.unwrap(), HISTORY_RECORDS_MAX);
-    assert!(log.text().contains("80 % of its limit"), "{}", log.text());
+    assert!(log.of(fits.id()).contains("80 % of its limit"), "{}", log.of(fits.id()));
 
     let over = onward.start(COUNT, &(HISTORY_RECORDS_MAX + 1)).await.unwrap();
     let error = over.result().await.unwrap_err();
@@ -113,6 +121,7 @@ async fn a_history_is_full_at_its_limit_and_warns_before() {
 
 #[tokio::test]
 async fn a_history_is_full_by_bytes() {
+    listen();
     const FILL: Workflow<(), usize> = Workflow::named("fill");
     let onward = Onward::open("memory:").await.unwrap();
     let worker = onward.worker().serve(FILL, async |ctx: Ctx, ()| {
