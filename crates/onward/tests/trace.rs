@@ -137,6 +137,22 @@ mod otel {
     }
 
     #[tokio::test]
+    async fn the_span_of_a_run_names_its_queue() {
+        const ELSEWHERE: &str = "9c1f2bd1a0e94a0f8d3c5b6a7e8f9012";
+        listen();
+        let onward = Onward::open("memory:").await.unwrap();
+        let worker = onward.worker().serve(CHILD, child).queues(["mail"]).start().await.unwrap();
+        let header = format!("00-{ELSEWHERE}-{SPAN}-01");
+        let run = onward.start(CHILD, &()).queue("mail").traceparent(&header).await.unwrap();
+        run.result().await.unwrap();
+        worker.shutdown().await.unwrap();
+        let spans = spans_of(ELSEWHERE);
+        let attributes = &named(&spans, "run child").attributes;
+        let queue = attributes.iter().find(|attribute| attribute.key.as_str() == "queue").unwrap();
+        assert_eq!(queue.value.as_str(), "mail");
+    }
+
+    #[tokio::test]
     async fn a_run_is_in_the_trace_of_the_span_that_starts_it() {
         let exporter = exporter();
         let onward = Onward::open("memory:").await.unwrap();

@@ -330,6 +330,10 @@ async fn start_claimed(
         attempt: 1,
         worker: Some(claimant.worker),
         build: Some(claimant.build.clone()),
+        queue: new.queue.clone(),
+        lane: new.lane.clone(),
+        priority: new.priority,
+        key: new.key.as_ref().map(|key| key.key.clone()),
         tags: new.tags.clone(),
         ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), Timestamp::from_millis(0))
     };
