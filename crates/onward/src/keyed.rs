@@ -1,7 +1,8 @@
 //! Work under a key: what a step and `once` do alike.
 //!
-//! Owns: where the keys are, how one is taken, kept and settled when answers are lost, and how one
-//! that is held elsewhere is waited for. Never decides whose a key is; the store does.
+//! Owns: where the keys are, how one is taken, kept and settled when answers are lost, how one
+//! that is held elsewhere is waited for, and what becomes of one whose run ended without a word.
+//! Never decides whose a key is; the store does.
 //!
 //! The result is settled with the key first, and recorded or returned after that. If the process
 //! dies between the two, whoever comes next, the same run included, finds the result with the key
@@ -17,7 +18,9 @@ use tokio::time::Instant;
 use crate::clock::millis;
 use crate::driver::pauses;
 use crate::limits::{KEY_LEASE, KEY_LOOK_MAX};
-use crate::store::{self, KeyAnswer, KeyBusy, KeyLease, Keys, SettleKey, Store, TakeKey, Waiter};
+use crate::store::{
+    self, KeyAnswer, KeyBusy, KeyHolder, KeyLease, Keys, SettleKey, Store, TakeKey, Waiter, Which,
+};
 
 /// The shortest pause between two looks at a key that is held elsewhere.
 const LOOK_MIN: Duration = Duration::from_millis(50);
@@ -46,13 +49,14 @@ impl KeyPlace {
 pub(crate) struct Renewal(AbortHandle);
 
 impl Renewal {
-    /// Renews a hold from now on, three times in its lease.
-    pub(crate) fn start(place: KeyPlace, lease: KeyLease) -> Self {
+    /// Renews a hold from now on, three times in [`KEY_LEASE`], each time for as long as it was
+    /// taken for: the hold of a step that must not execute twice is not made a short one.
+    pub(crate) fn start(place: KeyPlace, lease: KeyLease, lease_ms: i64) -> Self {
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(KEY_LEASE / 3).await;
                 let Some(keys) = place.keys() else { return };
-                match keys.renew_key(lease.clone(), millis(KEY_LEASE)).await {
+                match keys.renew_key(lease.clone(), lease_ms).await {
                     // Its end finds out what became of the key.
                     Err(store::Error::LeaseLost) => {
                         tracing::warn!(key = lease.key, "the hold on a key is lost");
@@ -82,9 +86,10 @@ pub(crate) fn look_in(busy: &KeyBusy) -> Duration {
 }
 
 /// Takes a key, again for as long as the outcome is unknown, and waits for one that is held
-/// elsewhere for as long as the patience lasts.
+/// elsewhere for as long as the patience lasts. `runs`: the store of the runs that hold keys.
 pub(crate) async fn take(
     keys: &dyn Keys,
+    runs: &dyn Store,
     mut take: TakeKey,
     patience: Duration,
 ) -> Result<KeyAnswer, store::Error> {
@@ -94,6 +99,7 @@ pub(crate) async fn take(
     let mut listening: Option<Option<Waiter>> = None;
     loop {
         match keys.take_key(take.clone()).await {
+            Ok(KeyAnswer::Busy(busy)) if end_orphan(keys, runs, &take.key, &busy).await => {}
             Ok(KeyAnswer::Busy(busy)) if begun.elapsed() < patience => {
                 take.counted = Some(busy.token);
                 if let Some(waiter) = listening.take() {
@@ -108,6 +114,43 @@ pub(crate) async fn take(
             }
             answer => return answer,
         }
+    }
+}
+
+/// Settles the key of a step that must not execute twice, and whose run has ended without saying
+/// what became of it: its process died, and the run was cancelled before another took it over. Its
+/// own run would have said `interrupted`, and so does this. Says whether to look again at once.
+async fn end_orphan(keys: &dyn Keys, runs: &dyn Store, key: &str, busy: &KeyBusy) -> bool {
+    // Any other hold is over soon unless somebody lives who renews it.
+    if busy.left_ms <= millis(KEY_LEASE) {
+        return false;
+    }
+    let ended = try_end_orphan(keys, runs, key, busy).await;
+    // Who waits for the key looks again later.
+    ended.inspect_err(|error| tracing::warn!(key, %error, "a key stays held")).unwrap_or(false)
+}
+
+async fn try_end_orphan(
+    keys: &dyn Keys,
+    runs: &dyn Store,
+    key: &str,
+    busy: &KeyBusy,
+) -> Result<bool, store::Error> {
+    let Some(run) = busy.holder.split('/').next().and_then(|run| run.parse().ok()) else {
+        return Ok(false);
+    };
+    if runs.get(Which::Id(run)).await?.is_some_and(|run| !run.state.is_final()) {
+        return Ok(false);
+    }
+    let Some(held) = keys.step_key(key.to_owned()).await? else { return Ok(true) };
+    if held.token != busy.token {
+        return Ok(true);
+    }
+    let KeyHolder { id: holder, attempt, .. } = held.holder;
+    let lease = KeyLease { key: key.to_owned(), holder, attempt, token: held.token };
+    match keys.settle_key(lease, SettleKey::interrupted(None)).await {
+        Ok(()) | Err(store::Error::LeaseLost) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 
@@ -133,6 +176,7 @@ pub(crate) enum Kept {
 /// the key was taken.
 pub(crate) async fn settle(
     keys: &dyn Keys,
+    runs: &dyn Store,
     mut lease: KeyLease,
     settle: SettleKey,
     wish: &TakeKey,
@@ -145,10 +189,12 @@ pub(crate) async fn settle(
                 tracing::warn!(key = lease.key, ?outage, %source, "a key is not settled yet");
                 tokio::time::sleep(pauses.next().unwrap_or(KEY_LOOK_MAX)).await;
             }
-            Err(store::Error::LeaseLost) => match take(keys, wish.clone(), Duration::MAX).await? {
-                KeyAnswer::Held(again) => lease = again,
-                answer => return Ok(Kept::Other(answer)),
-            },
+            Err(store::Error::LeaseLost) => {
+                match take(keys, runs, wish.clone(), Duration::MAX).await? {
+                    KeyAnswer::Held(again) => lease = again,
+                    answer => return Ok(Kept::Other(answer)),
+                }
+            }
             Err(error) => return Err(error),
         }
     }

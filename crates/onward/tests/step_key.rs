@@ -4,6 +4,9 @@
 #[path = "execution/process.rs"]
 mod process;
 
+#[path = "step_key/at_most_once.rs"]
+mod at_most_once;
+
 #[path = "step_key/once.rs"]
 mod once;
 
@@ -384,47 +387,6 @@ async fn a_holder_that_lost_its_key_gets_what_the_other_did() {
     assert_eq!(first.result().await.unwrap(), "by 2", "one key, one result");
     let fences = fences.lock().unwrap().clone();
     assert!(fences[0] < fences[1], "the token rises: {fences:?}");
-    worker.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn an_interrupted_step_leaves_its_key_to_nobody() {
-    let data = data();
-    let effects = Counter::default();
-    let serve = |process: &Process| {
-        let effects = Arc::clone(&effects);
-        process.onward.worker().serve(WORK, move |ctx: Ctx, n: u32| {
-            let effects = Arc::clone(&effects);
-            async move {
-                let body = async |_| {
-                    count(&effects);
-                    if n == 0 {
-                        std::future::pending().await
-                    } else {
-                        Ok::<_, Failure>(n.to_string())
-                    }
-                };
-                ctx.step("fax", body).key(KEY).at_most_once().await
-            }
-        })
-    };
-    let first = Process::on(&data);
-    let worker = serve(&first).start().await.unwrap();
-    let run = first.onward.start(WORK, &0).await.unwrap();
-    until("it began", async || counted(&effects) == 1).await;
-    let id = run.id();
-    first.kill(worker).await;
-    let second = Process::on(&data);
-    let worker = serve(&second).start().await.unwrap();
-    let error = second.onward.run(id).of_type::<String>().result().await.unwrap_err();
-    assert!(error.failure().unwrap().is("interrupted"), "{error}");
-    let other = second.onward.start(WORK, &2).await.unwrap();
-    let error = other.result().await.unwrap_err();
-    assert!(
-        error.failure().unwrap().is("interrupted"),
-        "nobody knows whether it happened: {error}"
-    );
-    assert_eq!(counted(&effects), 1);
     worker.shutdown().await.unwrap();
 }
 

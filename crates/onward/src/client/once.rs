@@ -140,11 +140,11 @@ impl Once {
         }
         let place = self.client.keys.clone();
         let keys = place.keys().ok_or_else(|| Error::new(Code::KeysUnsupported))?;
-        let wish = self.wish();
+        let (runs, wish) = (self.client.store.as_ref(), self.wish());
         let lease = match keys.take_key(wish.clone()).await? {
             KeyAnswer::Busy(busy) => {
                 let counted = TakeKey { counted: Some(busy.token), ..wish.clone() };
-                keyed::take(keys, counted, Duration::MAX).await?
+                keyed::take(keys, runs, counted, Duration::MAX).await?
             }
             answer => answer,
         };
@@ -160,7 +160,7 @@ impl Once {
             Err(_) => KeyEnd::Free,
         };
         let settle = SettleKey { end, ttl_ms: self.ttl.map(millis) };
-        match keyed::settle(keys, guard.lease.clone(), settle, &wish).await? {
+        match keyed::settle(keys, runs, guard.lease.clone(), settle, &wish).await? {
             Kept::Own => {
                 guard.settled();
                 stored.map(|(value, _)| value).map_err(|failure| self.failed(failure))
@@ -208,7 +208,7 @@ struct Guard {
 
 impl Guard {
     fn new(place: KeyPlace, lease: KeyLease) -> Self {
-        let _renewal = Renewal::start(place.clone(), lease.clone());
+        let _renewal = Renewal::start(place.clone(), lease.clone(), millis(KEY_LEASE));
         Self { place, lease, settled: false, _renewal }
     }
 

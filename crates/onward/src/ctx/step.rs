@@ -299,7 +299,11 @@ where
         let first = *asked.first_began_at.get_or_insert(now);
         if self.mode == Mode::AtMostOnce {
             match asked.begun {
-                Begun::Here => {}
+                Begun::Here => {
+                    if let Some(keyed) = &mut self.keyed {
+                        keyed.begin_once();
+                    }
+                }
                 Begun::No => {
                     asked.begun = Begun::Here;
                     return self.board.report(asked.draft(Entry::Began, now), Then::Record);

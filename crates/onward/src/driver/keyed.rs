@@ -1,9 +1,10 @@
 //! Keys of steps on their way to their store.
 //!
 //! Owns: each take and each settle of a step's key, from its begin until the answer is known, and
-//! the freeing of what dropped steps held. Never decides what an answer means for its step; its
+//! the end of what dropped steps held. Never decides what an answer means for its step; its
 //! future does.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::wake::Here;
 use super::{Driver, Verdict};
 use crate::Code;
 use crate::keyed::{self, Kept, KeyPlace, Renewal};
-use crate::store::{self, KeyAnswer, KeyLease, SettleKey};
+use crate::store::{self, KeyAnswer, KeyLease, SettleKey, Store};
 
 /// How long an attempt that ends goes on to free the keys of its steps. One that is not freed is
 /// free when its lease is over.
@@ -41,16 +42,16 @@ impl Driver {
     pub(super) fn work_on_keys(&mut self) {
         let patience = self.setting.linger;
         for ask in self.board.take_key_asks() {
-            let place = self.setting.keys.clone();
+            let (place, runs) = (self.setting.keys.clone(), Arc::clone(&self.setting.store));
             self.key_work.spawn(async move {
                 let leaf = ask.leaf;
-                Worked::Asked(leaf, work(place, ask, patience).await)
+                Worked::Asked(leaf, work(place, runs.as_ref(), ask, patience).await)
             });
         }
-        for lease in self.board.take_given_up() {
+        for (lease, end) in self.board.take_given_up() {
             let place = self.setting.keys.clone();
             self.key_work.spawn(async move {
-                free(&place, lease).await;
+                give_up(&place, lease, end).await;
                 Worked::Freed
             });
         }
@@ -91,8 +92,8 @@ impl Driver {
                 // Its step is dropped, and so is the hold.
                 let _ = self.tell_worked(joined);
             }
-            for lease in self.board.take_given_up() {
-                free(&self.setting.keys, lease).await;
+            for (lease, end) in self.board.take_given_up() {
+                give_up(&self.setting.keys, lease, end).await;
             }
         };
         if tokio::time::timeout(FREEING_MAX, freeing).await.is_err() {
@@ -101,28 +102,34 @@ impl Driver {
     }
 }
 
-async fn work(place: KeyPlace, ask: KeyAsk, patience: Duration) -> Result<Answered, store::Error> {
+async fn work(
+    place: KeyPlace,
+    runs: &dyn Store,
+    ask: KeyAsk,
+    patience: Duration,
+) -> Result<Answered, store::Error> {
+    let lease_ms = ask.wish.lease_ms;
     let Some(keys) = place.keys() else { return Ok(Answered::Told(KeyTold::Unsupported)) };
     let answer = match ask.end {
-        None => keyed::take(keys, ask.wish, patience).await?,
-        Some((lease, settle)) => match keyed::settle(keys, lease, settle, &ask.wish).await? {
+        None => keyed::take(keys, runs, ask.wish, patience).await?,
+        Some((lease, settle)) => match keyed::settle(keys, runs, lease, settle, &ask.wish).await? {
             Kept::Own => return Ok(Answered::Told(KeyTold::Kept)),
             Kept::Other(answer) => answer,
         },
     };
     match answer {
         KeyAnswer::Held(lease) => {
-            let renewal = Renewal::start(place, lease.clone());
+            let renewal = Renewal::start(place, lease.clone(), lease_ms);
             Ok(Answered::Held(lease, renewal))
         }
         answer => Ok(Answered::Told(KeyTold::Answer(answer))),
     }
 }
 
-async fn free(place: &KeyPlace, lease: KeyLease) {
+async fn give_up(place: &KeyPlace, lease: KeyLease, end: SettleKey) {
     let Some(keys) = place.keys() else { return };
     let key = lease.key.clone();
-    if let Err(error) = keys.settle_key(lease, SettleKey::free()).await {
+    if let Err(error) = keys.settle_key(lease, end).await {
         tracing::warn!(key, %error, "a key is left until its lease is over");
     }
 }

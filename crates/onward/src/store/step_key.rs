@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Answer, Conflict, Duplicates, Error, Waiter};
 use crate::json::Fingerprint;
-use crate::{Failure, Json, RunId, Timestamp};
+use crate::{Code, Failure, Json, RunId, Timestamp};
 
 /// A place where step keys live: the run's own store, or another that several of them share.
 ///
@@ -147,6 +147,12 @@ impl SettleKey {
     /// The end that leaves nothing behind.
     pub fn free() -> Self {
         Self { end: KeyEnd::Free, ttl_ms: None }
+    }
+
+    /// The end of a hold whose work may have taken effect, nobody knows.
+    pub(crate) fn interrupted(ttl_ms: Option<i64>) -> Self {
+        let failure = Failure::engine(Code::Interrupted, Code::Interrupted.advice());
+        Self { end: KeyEnd::Failed(failure), ttl_ms }
     }
 }
 

@@ -43,6 +43,15 @@ impl Keyed {
         self.hold.as_ref().and_then(Hold::token)
     }
 
+    /// Notes that the body of a step which must not execute twice begins: dropped from now on, nobody
+    /// knows whether it took effect, so that no other may execute it.
+    pub(super) fn begin_once(&mut self) {
+        let ttl_ms = self.ttl.map(millis);
+        if let Some(hold) = &mut self.hold {
+            hold.if_dropped(SettleKey::interrupted(ttl_ms));
+        }
+    }
+
     /// The key as text.
     pub(super) fn text(&self) -> &str {
         self.key.as_ref().map_or("", Key::as_str)

@@ -31,21 +31,28 @@ pub(crate) enum KeyTold {
     Unsupported,
 }
 
-/// A step's hold on its key. Dropped, the key is given up.
+/// A step's hold on its key. Dropped, the key is given up: it is free, or what the step said that it
+/// is from then on.
 pub(crate) struct Hold {
     lease: Option<KeyLease>,
+    dropped: SettleKey,
     given_up: Arc<GivenUp>,
     _renewal: Renewal,
 }
 
-/// The holds of a run that were given up, and are not yet free.
+/// The holds of a run that were given up, and what their keys are to be.
 #[derive(Default)]
-pub(crate) struct GivenUp(Mutex<Vec<KeyLease>>);
+pub(crate) struct GivenUp(Mutex<Vec<(KeyLease, SettleKey)>>);
 
 impl Hold {
     pub(crate) fn new(board: &Board, lease: KeyLease, renewal: Renewal) -> Self {
         let given_up = Arc::clone(&board.given_up);
-        Self { lease: Some(lease), given_up, _renewal: renewal }
+        Self { lease: Some(lease), dropped: SettleKey::free(), given_up, _renewal: renewal }
+    }
+
+    /// What the key is to be if the step is dropped from now on.
+    pub(crate) fn if_dropped(&mut self, end: SettleKey) {
+        self.dropped = end;
     }
 
     /// The fencing token.
@@ -62,7 +69,8 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.given_up.0.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
+            let end = std::mem::replace(&mut self.dropped, SettleKey::free());
+            self.given_up.0.lock().unwrap_or_else(PoisonError::into_inner).push((lease, end));
         }
     }
 }
@@ -86,7 +94,7 @@ impl Board {
     }
 
     /// The holds that were given up since the last look.
-    pub(crate) fn take_given_up(&self) -> Vec<KeyLease> {
+    pub(crate) fn take_given_up(&self) -> Vec<(KeyLease, SettleKey)> {
         std::mem::take(&mut self.given_up.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

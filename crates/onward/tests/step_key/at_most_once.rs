@@ -1,0 +1,100 @@
+//! Steps with a key that must not execute twice: whoever is dropped, dies or is cancelled in them.
+
+use std::future::pending;
+
+use super::*;
+
+/// Serves a step whose body is without end for an input of 0.
+fn serve_fax(process: &Process, effects: &Counter) -> onward::WorkerBuilder {
+    let effects = Arc::clone(effects);
+    let worker = process.onward.worker().cancel_grace(Duration::from_millis(10));
+    worker.serve(WORK, move |ctx: Ctx, n: u32| {
+        let effects = Arc::clone(&effects);
+        async move {
+            let body = async |_| {
+                count(&effects);
+                match n {
+                    0 => pending().await,
+                    _ => Ok::<_, Failure>(n.to_string()),
+                }
+            };
+            ctx.step("fax", body).key(KEY).at_most_once().await
+        }
+    })
+}
+
+/// A run that was killed inside the body.
+async fn killed_inside(data: &Arc<dyn onward::store::Store>, effects: &Counter) -> onward::RunId {
+    let first = Process::on(data);
+    let worker = serve_fax(&first, effects).start().await.unwrap();
+    let run = first.onward.start(WORK, &0).await.unwrap();
+    until("it began", async || counted(effects) == 1).await;
+    first.kill(worker).await;
+    run.id()
+}
+
+/// Another run with the key is told that nobody knows.
+async fn nobody_knows(process: &Process, effects: &Counter) {
+    let other = process.onward.start(WORK, &2).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(20), other.result()).await;
+    let error = told.unwrap().unwrap_err();
+    assert!(error.failure().unwrap().is("interrupted"), "{error}");
+    assert_eq!(counted(effects), 1, "it is not executed again");
+}
+
+#[tokio::test]
+async fn an_interrupted_step_leaves_its_key_to_nobody() {
+    let (data, effects) = (data(), Counter::default());
+    let id = killed_inside(&data, &effects).await;
+    let second = Process::on(&data);
+    let worker = serve_fax(&second, &effects).start().await.unwrap();
+    let error = second.onward.run(id).of_type::<String>().result().await.unwrap_err();
+    assert!(error.failure().unwrap().is("interrupted"), "{error}");
+    nobody_knows(&second, &effects).await;
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_inside_the_body_leaves_its_key_to_nobody() {
+    let (data, effects) = (data(), Counter::default());
+    let process = Process::on(&data);
+    let worker = serve_fax(&process, &effects).start().await.unwrap();
+    let run = process.onward.start(WORK, &0).await.unwrap();
+    until("it began", async || counted(&effects) == 1).await;
+    run.cancel().await.unwrap();
+    assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+    nobody_knows(&process, &effects).await;
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_after_its_process_died_leaves_its_key_to_nobody() {
+    let (data, effects) = (data(), Counter::default());
+    let id = killed_inside(&data, &effects).await;
+    let second = Process::on(&data);
+    let run = second.onward.run(id);
+    run.cancel().await.unwrap();
+    let worker = serve_fax(&second, &effects).start().await.unwrap();
+    assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+    let once = second.onward.once(KEY).run(async || Ok::<_, Failure>("sent".to_owned()));
+    let told = tokio::time::timeout(Duration::from_secs(20), once).await;
+    let error = told.unwrap().unwrap_err();
+    assert!(error.failure().unwrap().is("interrupted"), "{error}");
+    nobody_knows(&second, &effects).await;
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_body_keeps_its_key_for_as_long_as_it_was_taken_for() {
+    let (data, effects) = (data(), Counter::default());
+    let process = Process::on(&data);
+    let worker = serve_fax(&process, &effects).start().await.unwrap();
+    process.onward.start(WORK, &0).await.unwrap();
+    until("it began", async || counted(&effects) == 1).await;
+    // Its hold is renewed meanwhile.
+    tokio::time::sleep(onward::limits::KEY_LEASE).await;
+    let key = data.keys().unwrap().step_key(KEY.to_owned()).await.unwrap().unwrap();
+    let left = key.until.unwrap().since(data.clock().now());
+    assert!(left > Duration::from_secs(365 * 24 * 3_600), "{left:?}");
+    process.kill(worker).await;
+}
