@@ -3,8 +3,8 @@
 use super::stage::*;
 use crate::clock::millis;
 use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_KEPT};
-use crate::store::{Gather, NewKey, NewRun, StartAt, StartedHow};
-use crate::{OnConflict, RunState, Waits};
+use crate::store::{End, Gather, NewKey, NewRun, StartAt, StartedHow};
+use crate::{OnConflict, RunId, RunState, Waits};
 
 fn debounced(input: i64, ms: i64, max_ms: Option<i64>) -> NewRun {
     let new = gathered(input, Gather::Debounce { ms, max_ms });
@@ -65,6 +65,21 @@ pub async fn debounced_start_after_the_begin_makes_a_new_run(stage: &Stage) {
     assert_eq!(stage.by_key("page-7").await, Some(next.run));
     assert_eq!(stage.state(run).await, RunState::Running, "the first goes on");
     assert_eq!(stage.run(run).await.input, json(1));
+}
+
+/// A run that goes on as another has begun, before anybody claims the other: its input is kept.
+pub async fn debounced_start_leaves_a_continuation_alone(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(debounced(1, 100, None)).await;
+    stage.pass(100);
+    let (lease, next) = (worker.take(run).await, RunId::new());
+    stage.settle(lease, End::Continued { run: next, input: json(5_000) }).await.unwrap();
+    assert_eq!(stage.by_key("page-7").await, Some(next));
+    let other = stage.try_start(debounced(2, 100, None)).await.unwrap();
+    assert_eq!(other.how, StartedHow::New);
+    let shown = stage.run(next).await;
+    assert_eq!((shown.input, shown.state), (json(5_000), RunState::Queued));
+    worker.take(next).await;
 }
 
 /// A debounced start that is made again changes nothing, whether its run has begun or not.

@@ -36,7 +36,10 @@ pub enum Gather {
 impl Gather {
     /// What a start that is gathered so, and is made for the first time, does when `run` has its key.
     pub(crate) fn met(self, run: &Run, now: Timestamp) -> KeyMet {
-        let begun = run.attempt > 0 || run.state.is_final();
+        // What goes on with another's work has begun, whoever executes it when: its input is not a
+        // start's any more.
+        let goes_on = run.continued_from.is_some() || run.forked_from.is_some();
+        let begun = goes_on || run.attempt > 0 || run.state.is_final();
         match self {
             Gather::Debounce { .. } if begun => KeyMet::Fresh,
             Gather::Debounce { .. } => KeyMet::Later,
