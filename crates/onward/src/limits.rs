@@ -50,6 +50,10 @@ pub const STEP_ID_BYTES_MAX: usize = 255;
 /// past it too.
 pub const SIGNALS_MAX: u64 = 10_000;
 
+/// Signals with a sender's key that a run took and that the run which goes on for it still knows, the
+/// latest of them: a sender who repeats one is not taken for another.
+pub const SIGNAL_KEYS_CARRIED_MAX: usize = 256;
+
 /// The queue of a run, and of a worker, that names none.
 pub const QUEUE_DEFAULT: &str = "default";
 

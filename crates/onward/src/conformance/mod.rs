@@ -153,6 +153,7 @@ macro_rules! conformance_suite {
                 inbox_tells_marks_with_its_wakes
                 claim_brings_the_signals_not_taken
                 continuation_takes_the_signals_not_taken
+                continuation_knows_the_signals_taken
                 signals_of_a_run_are_bounded
                 signal_carries_any_text
             }

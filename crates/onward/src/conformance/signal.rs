@@ -1,7 +1,7 @@
 //! Signals: kept in order, once per key, never missed, whatever state they meet a run in.
 
 use super::stage::*;
-use crate::limits::SIGNALS_MAX;
+use crate::limits::{SIGNAL_KEYS_CARRIED_MAX, SIGNALS_MAX};
 use crate::store::{Conflict, End, Error, Inbox, NewSignal, Settle, Settled, Signal, Signalled};
 use crate::{Entry, Json, RunId, RunState, Waits};
 
@@ -179,6 +179,43 @@ pub async fn continuation_takes_the_signals_not_taken(stage: &Stage) {
     let numbers: Vec<u64> = claimed.signals.iter().map(|signal| signal.no).collect();
     assert_eq!((numbers, claimed.run.signals), (vec![1, 2], 2));
     assert_eq!(send(stage, new_signal(next, "go", 4)).await.no, 3);
+}
+
+/// A signal with a sender's key that a run took is known to the run that goes on for it, and to the
+/// next: repeated, it is not delivered again. As many are known as there is room for, the latest.
+pub async fn continuation_knows_the_signals_taken(stage: &Stage) {
+    let worker = stage.worker().await;
+    let mut lease = stage.running(&worker).await;
+    let paid = |run| keyed_signal(run, "paid", 7, "=webhook-991");
+    send(stage, paid(lease.run)).await;
+    send(stage, keyed_signal(lease.run, "paid", 8, "=webhook-992")).await;
+    send(stage, new_signal(lease.run, "paid", 9)).await;
+    let mut records = vec![entry(1, "$signal/paid#1", Entry::Arrived(json(7)))];
+    for _ in 0..2 {
+        let next = RunId::new();
+        let end = End::Continued { run: next, input: json(0) };
+        stage.store.settle(lease, Settle::new(std::mem::take(&mut records), end)).await.unwrap();
+        let claimed = worker.take_whole(next).await;
+        assert_eq!(values(&claimed.signals), [8, 9], "they come once each");
+        let numbers: Vec<u64> = claimed.signals.iter().map(|signal| signal.no).collect();
+        assert_eq!((numbers, claimed.run.signals), (vec![2, 3], 3));
+        assert!(send(stage, paid(next)).await.was_there, "a repeat");
+        let other = stage.store.signal(keyed_signal(next, "paid", 5, "=webhook-991")).await;
+        assert_conflict(other, Conflict::KeyInput { run: next });
+        lease = claimed.lease;
+    }
+    let most = SIGNAL_KEYS_CARRIED_MAX as i64;
+    for value in 1..=most {
+        let no = send(stage, keyed_signal(lease.run, "ping", value, &format!("={value}"))).await.no;
+        let step = format!("$signal/ping#{no}");
+        records.push(entry(value as u64, &step, Entry::Arrived(json(value))));
+    }
+    let next = RunId::new();
+    let end = End::Continued { run: next, input: json(0) };
+    stage.store.settle(lease, Settle::new(records, end)).await.unwrap();
+    assert_eq!(stage.run(next).await.signals, SIGNAL_KEYS_CARRIED_MAX as u64 + 2);
+    assert!(send(stage, keyed_signal(next, "ping", 1, "=1")).await.was_there);
+    assert!(!send(stage, paid(next)).await.was_there, "the oldest is forgotten");
 }
 
 /// A run takes a bounded number of signals; a repeat is known all the same.

@@ -34,7 +34,7 @@ pub struct Signal {
     pub no: u64,
     /// Its name.
     pub name: String,
-    /// The step that it is recorded as, but for its number.
+    /// The step that it is recorded as, but for its number; nothing for one that an earlier run took.
     pub step: String,
     /// What a repeat is known by.
     pub key: String,
@@ -52,6 +52,22 @@ impl Signal {
     pub fn of(new: &NewSignal, no: u64, at: Timestamp) -> Self {
         let NewSignal { name, step, key, fingerprint, body, .. } = new.clone();
         Self { no, name, step, key, fingerprint, body, at }
+    }
+
+    /// Itself for the run that goes on for the one which took it: there only to know a repeat by. It
+    /// has no step, so that nobody takes it again.
+    pub(crate) fn carried(self) -> Self {
+        Self { step: String::new(), body: Json::stored("null"), ..self }
+    }
+
+    /// Whether it was taken by a run that this one goes on for.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.step.is_empty()
+    }
+
+    /// Whether its key is the sender's, and not made up for a signal without one.
+    pub(crate) fn has_senders_key(&self) -> bool {
+        self.key.starts_with('=')
     }
 
     /// The step that it is recorded as.

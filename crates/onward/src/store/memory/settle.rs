@@ -133,10 +133,10 @@ fn continue_as(
     row.run.continued_as = Some(next);
     let fresh = rules::continuation(row.run.clone(), next, input, now);
     let successor = row.run.successor.take();
-    let untaken = row.untaken();
+    let handed_on = row.handed_on();
     state.end(run, RunState::Completed, now);
     let mut row = Row::of(fresh);
-    row.take_over(untaken);
+    row.take_over(handed_on);
     state.runs.insert(next, row);
     if let Some(row) = successor.and_then(|id| state.runs.get_mut(&id))
         && let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for

@@ -4,6 +4,7 @@
 //! Never delivers one.
 
 use super::*;
+use crate::limits::SIGNAL_KEYS_CARRIED_MAX;
 use crate::store::signal::{self, Signalling};
 
 pub(super) fn signal(
@@ -60,10 +61,22 @@ impl Row {
             let step = signal.recorded_as();
             self.records.iter().any(|record| record.step == step)
         };
-        self.signals.iter().filter(|signal| !taken(signal)).cloned().collect()
+        self.signals.iter().filter(|it| !it.is_carried() && !taken(it)).cloned().collect()
     }
 
-    /// Takes over the signals that another run has not taken.
+    /// What a run that goes on for this one is given: the signals that were not taken, and before
+    /// them the latest that were, to know a repeat by.
+    pub(super) fn handed_on(&self) -> Vec<Signal> {
+        let untaken = self.untaken();
+        let taken = |it: &&Signal| it.has_senders_key() && !untaken.contains(it);
+        let carried = self.signals.iter().rev().filter(taken).take(SIGNAL_KEYS_CARRIED_MAX);
+        let mut all: Vec<Signal> = carried.map(|signal| signal.clone().carried()).collect();
+        all.reverse();
+        all.extend(untaken);
+        all
+    }
+
+    /// Takes over what another run handed on.
     pub(super) fn take_over(&mut self, signals: Vec<Signal>) {
         for (signal, no) in signals.into_iter().zip(1..) {
             self.signals.push(Signal { no, ..signal });

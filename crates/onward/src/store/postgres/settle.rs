@@ -9,9 +9,10 @@ use super::cancel::{cascade, keep_trace, release_successor, tell_parent};
 use super::fault::Fault;
 use super::queues;
 use super::record::{add, holds};
-use super::row::{Row, json_text, run_uuid, small, worker_uuid};
+use super::row::{Row, json_text, limit, run_uuid, small, worker_uuid};
 use super::start::insert_run;
 use super::tx::{Param, Tx};
+use crate::limits::SIGNAL_KEYS_CARRIED_MAX;
 use crate::store::steer::unpause;
 use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
 use crate::store::{column, rules};
@@ -164,8 +165,11 @@ async fn continue_as(
         tx.rows(include_str!("sql/continue_key.sql"), &params).await?;
     }
     if row.run.signals > 0 {
-        let params: [Param<'_>; 2] =
-            [(&run_uuid(row.run.id), Type::UUID), (&run_uuid(next), Type::UUID)];
+        let params: [Param<'_>; 3] = [
+            (&run_uuid(row.run.id), Type::UUID),
+            (&run_uuid(next), Type::UUID),
+            (&limit(SIGNAL_KEYS_CARRIED_MAX), Type::INT8),
+        ];
         tx.rows(include_str!("sql/continue_signals.sql"), &params).await?;
     }
     move_behind(tx, successor, next).await?;

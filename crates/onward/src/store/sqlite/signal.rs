@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 use super::fault::Fault;
 use super::row::{self, Row, run_blob, signed};
 use super::tx::Tx;
+use crate::limits::SIGNAL_KEYS_CARRIED_MAX;
 use crate::store::signal::{self, Signalling};
 use crate::store::{Error, Inbox, NewSignal, Signal, Signalled};
 use crate::{Fingerprint, Json, Run, RunId, Timestamp};
@@ -83,12 +84,16 @@ pub(super) fn untaken(conn: &Connection, run: i64) -> Result<Vec<Signal>, Fault>
     row::all(conn, include_str!("sql/claim_signals.sql"), [run], read)
 }
 
-/// Lets a run that goes on for another have what that one has not taken.
+/// Lets a run that goes on for another have what that one has not taken, and know what it has.
 pub(super) fn take_over(tx: &Tx<'_>, old: i64, next: i64) -> Result<(), Fault> {
-    let untaken = untaken(tx.conn, old)?;
-    let count = untaken.len() as u64;
-    for (signal, no) in untaken.into_iter().zip(1..) {
-        add(tx, next, &Signal { no, ..signal })?;
+    let most = row::limit(SIGNAL_KEYS_CARRIED_MAX);
+    let taken =
+        row::all(tx.conn, include_str!("sql/continue_taken.sql"), params![old, most], read)?;
+    let carried = taken.into_iter().rev().map(Signal::carried);
+    let mut count = 0;
+    for signal in carried.chain(untaken(tx.conn, old)?) {
+        count += 1;
+        add(tx, next, &Signal { no: count, ..signal })?;
     }
     if count > 0 {
         tx.execute(include_str!("sql/continue_signals.sql"), params![next, signed(count)])?;

@@ -2,6 +2,7 @@
 select s.no, s.name, s.step, s.key, s.fingerprint, s.body, s.at
 from onward_signals s
 where s.run = ?1
+    and s.step > ''
     and not exists (
         select 1 from onward_records r
         where r.run = s.run and r.step = s.step || '#' || s.no and r.slot = 0
