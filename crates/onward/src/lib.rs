@@ -82,9 +82,9 @@ pub use id::{AuditId, RunId, Uuid, WorkerId};
 pub use json::{Fingerprint, Json};
 pub use key::Key;
 pub use model::{
-    CatchUp, CodeChange, Entry, LatestRun, LogLine, Noted, Notes, OnConflict, Overlap, Parent,
-    Queue, QueueCounts, QueueLimits, QueueUse, Rate, Record, RecordKind, Run, RunProgress,
-    RunState, Schedule, ScheduleSpec, Undoing, Waits,
+    CatchUp, CodeChange, Entry, LatestRun, LogLine, Noted, Notes, OnConflict, Origin, Overlap,
+    Parent, Queue, QueueCounts, QueueLimits, QueueUse, Rate, Record, RecordKind, Run, RunProgress,
+    RunState, Schedule, ScheduleSpec, Seed, Undoing, Waits,
 };
 pub use retry::Retry;
 pub use store::{

@@ -7,8 +7,8 @@ use crate::store::{
     End, KeyHold, Lease, NewKey, NewRun, Settle, Settled, Signal, StartAt, Trace, WholeRun,
 };
 use crate::{
-    CodeChange, Duplicate, Entry, Failure, Fingerprint, LogLine, Noted, Notes, OnConflict, Parent,
-    Record, Run, RunId, RunProgress, RunState, Waits, WorkerId,
+    CodeChange, Duplicate, Entry, Failure, Fingerprint, LogLine, Noted, Notes, OnConflict, Origin,
+    Parent, Record, Run, RunId, RunProgress, RunState, Seed, Waits, WorkerId,
 };
 
 /// A run to start with a key that expires.
@@ -142,7 +142,9 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
     (run.paused_by, run.forked_from) = (Some("ops".to_owned()), Some(RunId::new()));
     let progress = RunProgress { done: 3, total: 1 << 40, at: stage.in_ms(12) };
     let noted = Noted { seq: 9, calls: 2 };
-    run.notes = Notes { progress: Some(progress), log_lines: 2, noted };
+    let seeds = vec![Seed { run: RunId::new(), until: 4 }];
+    let origin = Some(Origin { began_at: stage.in_ms(1), seeds });
+    run.notes = Notes { progress: Some(progress), log_lines: 2, noted, origin };
     let (parent, step) = (RunId::new(), "$child/full".to_owned());
     run.parent = Some(Parent { run: parent, step, detached: true });
     run.lane = Some("acme".to_owned());

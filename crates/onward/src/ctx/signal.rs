@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::Sleep;
-use crate::driver::board::{Board, Child, LeafId, LeafKind, Told};
+use crate::driver::board::{Awaited, Board, Child, LeafId, LeafKind, Told};
 use crate::limits::DURATION_MAX;
 use crate::model::step_id;
 use crate::store::NewRun;
@@ -38,7 +38,8 @@ impl<T: DeserializeOwned> SignalFuture<T> {
     }
 
     /// Waits for this long at most, and gives nothing if no signal came by then. The time counts
-    /// from when this future was made, over crashes and retries.
+    /// from when this future was made, over crashes and retries; a signal that comes later is for the
+    /// next wait, also when no worker was there to see the time pass.
     ///
     /// ```
     /// # use onward::{Ctx, Failure};
@@ -55,7 +56,8 @@ impl<T: DeserializeOwned> SignalFuture<T> {
     }
 
     /// Waits until this time at most.
-    pub(super) fn until(self, due: Timestamp) -> SignalWithin<T> {
+    pub(super) fn until(mut self, due: Timestamp) -> SignalWithin<T> {
+        self.wait.awaited.due = Some(due);
         let board = Arc::clone(&self.wait.board);
         let limit = Sleep::named(board, &step_id::timeout(&self.name), due);
         SignalWithin { signal: self, limit }
@@ -114,7 +116,7 @@ pub(super) struct Wait {
     pub(super) board: Arc<Board>,
     kind: LeafKind,
     pub(super) step: Arc<str>,
-    waits: Waits,
+    awaited: Awaited,
     leaf: Option<LeafId>,
     misuse: Option<Failure>,
     ended: bool,
@@ -123,7 +125,8 @@ pub(super) struct Wait {
 impl Wait {
     pub(super) fn new(board: Arc<Board>, kind: LeafKind, step: Arc<str>, waits: Waits) -> Self {
         let misuse = board.check_place().err();
-        Self { board, kind, step, waits, leaf: None, misuse, ended: false }
+        let awaited = Awaited { waits, due: None };
+        Self { board, kind, step, awaited, leaf: None, misuse, ended: false }
     }
 
     /// Gives what the signal carries, when it is this wait's turn. `child`: the run that is started
@@ -160,8 +163,8 @@ impl Wait {
         }
         assert!(!self.ended, "a wait for {:?} was polled after it had ended", self.step);
         let Some(leaf) = self.leaf else {
-            let waits = self.waits.clone();
-            self.leaf = Some(self.board.ask_signal(&self.step, self.kind, waits, cx.waker()));
+            let awaited = self.awaited.clone();
+            self.leaf = Some(self.board.ask_signal(&self.step, self.kind, awaited, cx.waker()));
             return Poll::Pending;
         };
         match self.board.tell_signal(leaf, cx.waker()) {

@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use self::board::{Board, Child, Known, Notepad};
+use self::board::{Board, Chance, Child, Known, Notepad};
 use self::child::Starting;
 pub(crate) use self::finish::output;
 use self::inbox::Hearing;
@@ -248,7 +248,8 @@ impl Driver {
         mut course: Course,
     ) -> Result<Self, crate::Error> {
         let run = claimed.run;
-        let now = run.started_at.unwrap_or_else(|| setting.store.clock().now());
+        let began_at = run.notes.origin.as_ref().map(|origin| origin.began_at).or(run.started_at);
+        let now = began_at.unwrap_or_else(|| setting.store.clock().now());
         let last_at = claimed.history.last().map_or(now, |record| record.at.max(now));
         let used = (claimed.history.len(), claimed.history.iter().map(Record::bytes).sum());
         let mut builds = claimed.builds;
@@ -257,8 +258,8 @@ impl Driver {
         let undoable = course.undoable(&claimed.history);
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
-        let notepad = Notepad::of(&run);
-        let known = Known { past, used, now, last, signals, notepad, undoable };
+        let (notepad, chance) = (Notepad::of(&run), Chance::of(&run));
+        let known = Known { past, used, now, last, signals, notepad, chance, undoable };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
         let ctx = Ctx::new(Arc::clone(&board), scheduled_at);

@@ -10,7 +10,7 @@ pub(crate) mod schedule;
 pub(crate) mod step_id;
 pub(crate) mod undo;
 
-pub use note::{LogLine, Noted, Notes, RunProgress};
+pub use note::{LogLine, Noted, Notes, Origin, RunProgress, Seed};
 pub use queue::{Queue, QueueCounts, QueueLimits, QueueUse, Rate};
 pub use record::{Entry, Record, RecordKind};
 pub use run::{CodeChange, OnConflict, Parent, Run, RunState, Waits};

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
+use crate::{RunId, Timestamp};
 
 /// What a run's code has noted on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,29 @@ pub struct Notes {
     /// Up to where its function's notes are stored: what a replay does not note again.
     #[serde(default)]
     pub noted: Noted,
+    /// What a fork goes by while it replays the records that it took along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// What was given to the function whose records a fork took along, and is in none of them: without it
+/// the fork would go on from results that were made with other numbers, at another time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// When the first run of the records began: what [`Ctx::now`](crate::Ctx::now) says first.
+    pub began_at: Timestamp,
+    /// Whose chance made [`Ctx::random`](crate::Ctx::random) and [`Ctx::uuid`](crate::Ctx::uuid), in
+    /// the order of the records.
+    pub seeds: Vec<Seed>,
+}
+
+/// A run whose chance counts before its last record is given to the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seed {
+    /// The run.
+    pub run: RunId,
+    /// The number of that record.
+    pub until: u64,
 }
 
 /// How far a run has come, in whatever its code counts.

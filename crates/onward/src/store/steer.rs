@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::rules::{is_undo_began, retrying};
 use super::{Answer, Conflict, Error, Lease, NewKey, Outage, Trace, WholeRun};
 use crate::model::step_id;
-use crate::{Entry, Json, Record, Run, RunId, RunState, Timestamp};
+use crate::{Entry, Json, Notes, Origin, Record, Run, RunId, RunState, Seed, Timestamp};
 
 /// A store whose runs can be paused and forked.
 ///
@@ -160,7 +160,9 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
     let attempts = attempts.collect();
     let given = fork.rewritten.as_ref().map(|rewritten| &rewritten.input);
     let input = given.or(fork.input.as_ref()).unwrap_or(&source.input).clone();
+    let notes = Notes { origin: origin(&source, &records), ..Notes::default() };
     let run = Run {
+        notes,
         queue: source.queue,
         priority: source.priority,
         lane: source.lane,
@@ -183,6 +185,21 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
         log: Vec::new(),
         cascades: false,
     })
+}
+
+/// What the function of a run was given besides these first records of its.
+fn origin(source: &Run, records: &[Record]) -> Option<Origin> {
+    let until = records.last()?.seq;
+    let before = source.notes.origin.as_ref();
+    let began_at = before.map(|before| before.began_at).or(source.started_at)?;
+    let mut seeds = before.map_or_else(Vec::new, |before| before.seeds.clone());
+    // The source may be a fork: its first records were made with the chance of others.
+    seeds.push(Seed { run: source.id, until: u64::MAX });
+    seeds.truncate(1 + seeds.iter().take_while(|seed| seed.until < until).count());
+    if let Some(last) = seeds.last_mut() {
+        last.until = until;
+    }
+    Some(Origin { began_at, seeds })
 }
 
 /// Lets records say what was rewritten of them.

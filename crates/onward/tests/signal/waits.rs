@@ -66,6 +66,29 @@ async fn a_signal_sent_before_anybody_waits_is_kept() {
 }
 
 #[tokio::test]
+async fn a_signal_that_comes_after_the_limit_is_for_the_next_wait() {
+    const TWICE: Workflow<(), (Option<u32>, u32)> = Workflow::named("twice");
+    async fn twice(ctx: Ctx, (): ()) -> Result<(Option<u32>, u32), Failure> {
+        let first = ctx.signal("go").timeout(Duration::from_millis(50)).await?;
+        Ok((first, ctx.signal("go").await?))
+    }
+    on_each_store(|onward: Onward| async move {
+        let worker = onward.worker().serve(TWICE, twice).linger(Duration::ZERO);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(TWICE, &()).await.unwrap();
+        worker.shutdown().await.unwrap();
+        // No worker sees the time pass.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        run.signal("go", &7).await.unwrap();
+        let worker = onward.worker().serve(TWICE, twice).start().await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(ended.unwrap().unwrap(), (None, 7));
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_signal_after_the_end_is_refused() {
     on_each_store(async |onward| {
         let worker = serve(&onward, NO_LINGER).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use onward::{Code, Ctx, Failure, Onward, Workflow};
+use onward::{Code, Ctx, Failure, Onward, Seed, Workflow};
 
 use crate::stores::on_each_store;
 
@@ -67,6 +67,51 @@ async fn a_fork_does_not_do_again_what_is_recorded_before_its_step() {
         assert!(said.contains("\"ask\"") && said.contains("\"add\""), "{said}");
         let taken = run.fork("add").key("dearer").await.unwrap_err();
         assert_eq!((taken.code(), taken.run()), (Code::KeyTaken, Some(dearer.id())));
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+/// An account that the function made up, when it began, and a number that it made up after the last
+/// step that is copied.
+type Made = (String, i64, u64);
+
+const OPEN: Workflow<(), Made> = Workflow::named("open");
+
+async fn open(ctx: Ctx, (): ()) -> Result<Made, Failure> {
+    let (account, began) = (ctx.uuid().to_string(), ctx.now().as_millis());
+    ctx.step("create", async |_| Ok::<_, Failure>(account.clone())).await?;
+    let number = ctx.random();
+    ctx.step("note", async |_| Ok::<_, Failure>(number)).await?;
+    let last = ctx.random();
+    ctx.step("charge", async |_| Ok::<_, Failure>((account.clone(), began, last))).await
+}
+
+#[tokio::test]
+async fn a_fork_goes_on_with_what_its_records_were_made_with() {
+    on_each_store(|onward: Onward| async move {
+        let worker = onward.worker().serve(OPEN, open).start().await.unwrap();
+        let run = onward.start(OPEN, &()).await.unwrap();
+        let (account, began, last) = run.result().await.unwrap();
+        // So that the time is another one.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let fork = run.fork("charge").await.unwrap();
+        let of_fork = fork.result().await.unwrap();
+        assert_eq!((&of_fork.0, of_fork.1), (&account, began), "what is recorded was done with it");
+        assert_ne!(of_fork.2, last, "what comes after is its own");
+        let seeds = fork.status().await.unwrap().notes.origin.unwrap().seeds;
+        assert_eq!(seeds, [Seed { run: run.id(), until: 2 }]);
+
+        // A fork of the fork, whose records are of both, and one whose records are of the first alone.
+        for step in ["charge", "note"] {
+            let again = fork.fork(step).await.unwrap();
+            let made = again.result().await.unwrap();
+            assert_eq!((&made.0, made.1), (&account, began), "{step}");
+            assert!(made.2 != last && made.2 != of_fork.2, "{step}");
+            let seeds = again.status().await.unwrap().notes.origin.unwrap().seeds;
+            let until = if step == "charge" { 2 } else { 1 };
+            assert_eq!(seeds, [Seed { run: run.id(), until }], "{step}");
+        }
         worker.shutdown().await.unwrap();
     })
     .await;

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -15,7 +14,7 @@ use super::{
 };
 use crate::driver::past::PastStep;
 use crate::driver::wake::Here;
-use crate::{Code, Failure, Json, Timestamp, Uuid};
+use crate::{Code, Failure, Json, Timestamp};
 
 impl Board {
     /// Refuses a use of the run from where it does not belong.
@@ -59,22 +58,6 @@ impl Board {
     /// The run's own time: that of the latest result it was given.
     pub(crate) fn now(&self) -> Timestamp {
         self.lock().now
-    }
-
-    /// A number derived from the run and the count of such calls.
-    pub(crate) fn random(&self) -> [u8; 32] {
-        let mut inner = self.lock();
-        inner.randoms += 1;
-        let mut hash = Sha256::new();
-        hash.update(self.run.as_u128().to_be_bytes());
-        hash.update(inner.randoms.to_be_bytes());
-        hash.finalize().into()
-    }
-
-    pub(crate) fn uuid(&self) -> Uuid {
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&self.random()[..16]);
-        Uuid::derived(bytes)
     }
 
     pub(crate) fn set_continue_as(&self, input: Json) {

@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use super::{Board, Draft, Inner, Leaf, LeafId, LeafKind, Phase, Then, Told};
 use crate::store::Signal;
-use crate::{Entry, Json, Record, RunId, Waits};
+use crate::{Entry, Json, Record, RunId, Timestamp, Waits};
 
 /// The leaf of a draft that belongs to none.
 pub(super) const NOBODY: LeafId = LeafId::MAX;
@@ -23,6 +23,14 @@ pub(super) struct Inbox {
     names: HashMap<Arc<str>, Name>,
     /// Signals whose records are on their way, by their place.
     sending: HashMap<u64, Record>,
+}
+
+/// What a leaf waits for in here.
+#[derive(Clone)]
+pub(crate) struct Awaited {
+    pub(crate) waits: Waits,
+    /// From when on a signal comes too late for it.
+    pub(crate) due: Option<Timestamp>,
 }
 
 /// The signals of one name.
@@ -81,11 +89,12 @@ impl Board {
         &self,
         name: &Arc<str>,
         kind: LeafKind,
-        waits: Waits,
+        awaited: Awaited,
         waker: &Waker,
     ) -> LeafId {
+        let Awaited { waits, due } = awaited;
         let mut inner = self.lock();
-        let leaf = Leaf { waits: Some(waits), ..Leaf::new(name, kind, waker) };
+        let leaf = Leaf { waits: Some(waits), due, ..Leaf::new(name, kind, waker) };
         let id = inner.enter(leaf);
         inner.wait(name, id);
         id
@@ -181,12 +190,17 @@ impl Inner {
         }
     }
 
-    /// Records new signals, one for each that waits and is not about to get one.
+    /// Records new signals, one for each that waits and is not about to get one. One that came too
+    /// late for the wait whose turn it is stays: the time limit ends that wait, and the next may have
+    /// it. While no worker was there both may have passed, the time and the coming.
     fn record_new(&mut self, name: &Arc<str>) {
         let entry = self.inbox.name(name);
-        let awaiting = entry.waits.iter().filter(|id| self.awaiting.contains(id)).count();
-        while entry.sending < awaiting {
-            let Some(signal) = entry.new.pop_front() else { return };
+        let awaiting = entry.waits.iter().filter(|id| self.awaiting.contains(id));
+        let due = |id: &LeafId| self.leaves.get(id).and_then(|leaf| leaf.due);
+        let limits: Vec<_> = awaiting.skip(entry.sending).map(due).collect();
+        for due in limits {
+            let in_time = |signal: &mut Signal| due.is_none_or(|due| signal.at < due);
+            let Some(signal) = entry.new.pop_front_if(in_time) else { return };
             entry.sending += 1;
             self.outbox.push(Draft {
                 leaf: NOBODY,
@@ -224,6 +238,8 @@ impl Inner {
         self.awaiting.remove(&id);
         self.inbox.leave(name, id);
         self.match_kept(name);
+        // What came too late for it may be in time for the next.
+        self.record_new(name);
     }
 
     /// Lets each kept signal be ready for who waits in the same place.

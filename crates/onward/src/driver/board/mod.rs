@@ -8,6 +8,7 @@
 //! so that `select!` and friends see every result in the order of the records.
 
 mod asked;
+mod chance;
 mod inbox;
 mod keyed;
 mod notepad;
@@ -22,6 +23,8 @@ use std::task::Waker;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+pub(crate) use self::chance::Chance;
+pub(crate) use self::inbox::Awaited;
 use self::inbox::Inbox;
 use self::keyed::GivenUp;
 pub(crate) use self::keyed::{Hold, KeyAsk, KeyTold};
@@ -84,7 +87,7 @@ struct Inner {
     places: Places,
     /// The time of the latest delivered record: the run's own time.
     now: Timestamp,
-    randoms: u64,
+    chance: Chance,
     usage: Usage,
     /// The step whose failure was delivered last: what a retry of the run voids, if the function
     /// fails with an error of its own.
@@ -121,6 +124,8 @@ struct Leaf {
     key: Option<KeyTold>,
     /// What it waits for, if that is a signal or a key.
     waits: Option<Waits>,
+    /// From when on a signal comes too late for it.
+    due: Option<Timestamp>,
 }
 
 impl Leaf {
@@ -135,6 +140,7 @@ impl Leaf {
             failed: None,
             key: None,
             waits: None,
+            due: None,
         }
     }
 }
@@ -236,6 +242,7 @@ pub(crate) struct Known {
     /// Signals that are not recorded.
     pub(crate) signals: Vec<Signal>,
     pub(crate) notepad: Notepad,
+    pub(crate) chance: Chance,
     /// The steps that are recorded as undoable, by their places.
     pub(crate) undoable: HashMap<u64, String>,
 }
@@ -257,7 +264,7 @@ pub(crate) struct Trouble {
 
 impl Board {
     pub(crate) fn new(lease: Lease, store: Arc<dyn Store>, known: Known) -> Arc<Self> {
-        let Known { mut past, used, now, last, signals, notepad, undoable } = known;
+        let Known { mut past, used, now, last, signals, notepad, chance, undoable } = known;
         let (records, bytes) = used;
         let (last_seq, last_at) = last;
         let inbox = Inbox::of(past.take_arrived(), signals);
@@ -281,7 +288,7 @@ impl Board {
             children: Vec::new(),
             places: Places::after(last_seq, last_at),
             now,
-            randoms: 0,
+            chance,
             usage: Usage { records, bytes, ..Usage::default() },
             last_failed: None,
             trouble: None,

@@ -56,6 +56,11 @@ impl Notepad {
         }
     }
 
+    /// The number of the latest record that the function was given.
+    pub(super) fn given(&self) -> u64 {
+        self.here.seq
+    }
+
     /// Counts a note of the function; says whether it is new.
     fn is_new(&mut self) -> bool {
         self.here.calls += 1;

@@ -1,0 +1,53 @@
+//! A run's own chance: numbers that are the same in every replay.
+//!
+//! Owns: what they are made from. Never asks a generator: a number is derived from a run and from the
+//! count of such calls.
+//!
+//! A fork replays what another run recorded, with the numbers of that run: what is recorded was done
+//! with them. All that a record can depend on was asked for before that record was given to the
+//! function, so from the last copied record on the numbers are the fork's own.
+
+use sha2::{Digest, Sha256};
+
+use super::Board;
+use crate::{Run, RunId, Seed, Uuid};
+
+/// The chance of one execution.
+pub(crate) struct Chance {
+    own: RunId,
+    seeds: Vec<Seed>,
+    drawn: u64,
+}
+
+impl Chance {
+    pub(crate) fn of(run: &Run) -> Self {
+        let origin = run.notes.origin.as_ref();
+        let seeds = origin.map_or_else(Vec::new, |origin| origin.seeds.clone());
+        Self { own: run.id, seeds, drawn: 0 }
+    }
+
+    /// The next number, for a function whose latest result is of the record with this number.
+    fn draw(&mut self, given: u64) -> [u8; 32] {
+        self.drawn += 1;
+        let seed = self.seeds.iter().find(|seed| given < seed.until);
+        let mut hash = Sha256::new();
+        hash.update(seed.map_or(self.own, |seed| seed.run).as_u128().to_be_bytes());
+        hash.update(self.drawn.to_be_bytes());
+        hash.finalize().into()
+    }
+}
+
+impl Board {
+    /// A number derived from the run and the count of such calls.
+    pub(crate) fn random(&self) -> [u8; 32] {
+        let mut inner = self.lock();
+        let given = inner.notepad.given();
+        inner.chance.draw(given)
+    }
+
+    pub(crate) fn uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&self.random()[..16]);
+        Uuid::derived(bytes)
+    }
+}
