@@ -54,6 +54,11 @@ impl Log {
         })
     }
 
+    /// Notes the line when what is returned is dropped.
+    fn at_drop(&self, line: &str) -> AtDrop {
+        AtDrop(self.clone(), line.to_owned())
+    }
+
     async fn until(&self, line: &str) {
         let waiting = async {
             while !self.lines().iter().any(|found| found == line) {
@@ -62,6 +67,14 @@ impl Log {
         };
         let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
         assert!(waited.is_ok(), "{line:?} never came: {:?}", self.lines());
+    }
+}
+
+struct AtDrop(Log, String);
+
+impl Drop for AtDrop {
+    fn drop(&mut self) {
+        self.0.add(self.1.as_str());
     }
 }
 

@@ -202,6 +202,15 @@ async fn a_cancel_ends_what_is_stuck_on_its_way_back_and_tells_what_is_left() {
     worker.shutdown().await.unwrap();
 }
 
+/// The deadline is only there so that a fault does not hang the suite.
+async fn until_asked(process: &Process, held: Held) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while process.store.asked(held) == 0 {
+        assert!(tokio::time::Instant::now() < deadline, "nothing was asked");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_cancel_while_a_record_is_on_its_way_is_undone_once_it_is_answered() {
     let (data, log) = (data(), Log::default());
@@ -211,6 +220,7 @@ async fn a_cancel_while_a_record_is_on_its_way_is_undone_once_it_is_answered() {
     let worker = worker.serve(WORK, move |ctx: Ctx, ()| {
         let (log, store) = (of.clone(), Arc::clone(&store));
         async move {
+            let _gone = log.at_drop("function gone");
             log.step(&ctx, "a", 1).await?;
             let b = ctx.step("b", async |_| {
                 store.hold(Held::Records);
@@ -224,12 +234,10 @@ async fn a_cancel_while_a_record_is_on_its_way_is_undone_once_it_is_answered() {
     });
     let worker = worker.start().await.unwrap();
     let run = process.onward.start(WORK, &()).await.unwrap();
-    while process.store.asked(Held::Records) == 0 {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until_asked(&process, Held::Records).await;
     run.cancel().await.unwrap();
     // The grace ends while the answer is held back.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    log.until("function gone").await;
     process.store.let_go(Held::Records);
     let ended = tokio::time::timeout(Duration::from_secs(20), run.ended()).await;
     assert_eq!(ended.expect("it is not held up").unwrap().state, RunState::Cancelled);
@@ -245,6 +253,7 @@ fn serve_parent(process: &Process, log: &Log) -> WorkerBuilder {
         move |ctx: Ctx, ()| {
             let log = of.clone();
             async move {
+                let _gone = log.at_drop("function gone");
                 log.step(&ctx, "a", 1).await?;
                 let fails = ctx.step("b", async |_| {
                     log.until("child asked").await;
@@ -266,12 +275,9 @@ async fn a_child_whose_start_is_on_its_way_is_there_before_the_undo_begins() {
     process.store.hold(Held::Children);
     let worker = serve_parent(&process, &log).start().await.unwrap();
     let run = process.onward.start(WORK, &()).await.unwrap();
-    while process.store.asked(Held::Children) == 0 {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until_asked(&process, Held::Children).await;
     log.add("child asked");
-    // The function has failed by then, or its failure waits for the child: either is well.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    log.until("function gone").await;
     process.store.let_go(Held::Children);
     run.ended().await.unwrap();
     let history = run.history().await.unwrap();
@@ -285,12 +291,17 @@ async fn a_child_whose_start_is_on_its_way_is_there_before_the_undo_begins() {
 
 #[tokio::test]
 async fn a_child_whose_start_is_on_its_way_is_there_before_its_parent_ends() {
-    let process = Process::on(&data());
+    let (process, log) = (Process::on(&data()), Log::default());
     process.store.hold(Held::Children);
     let worker = process.onward.worker().cancel_grace(Duration::from_millis(10));
-    let worker = worker.serve(WORK, async |ctx: Ctx, ()| {
-        ctx.step("a", async |_| Ok::<_, Failure>(())).await?;
-        ctx.start(CHILD, &()).result().await
+    let of = log.clone();
+    let worker = worker.serve(WORK, move |ctx: Ctx, ()| {
+        let gone = of.at_drop("function gone");
+        async move {
+            let _gone = gone;
+            ctx.step("a", async |_| Ok::<_, Failure>(())).await?;
+            ctx.start(CHILD, &()).result().await
+        }
     });
     let worker = worker.serve(CHILD, async |ctx: Ctx, ()| {
         ctx.sleep(Duration::from_secs(3_600)).await;
@@ -298,12 +309,10 @@ async fn a_child_whose_start_is_on_its_way_is_there_before_its_parent_ends() {
     });
     let worker = worker.start().await.unwrap();
     let run = process.onward.start(WORK, &()).await.unwrap();
-    while process.store.asked(Held::Children) == 0 {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until_asked(&process, Held::Children).await;
     run.cancel().await.unwrap();
     // The grace ends while the start is held back.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    log.until("function gone").await;
     process.store.let_go(Held::Children);
     assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
     let of_child = Filter { workflow: Some(CHILD.name().to_owned()), ..Filter::default() };
@@ -333,6 +342,8 @@ async fn left_after_a(data: &Arc<dyn Store>, log: &Log) -> RunId {
     id
 }
 
+const ENDLESS: Workflow<(), ()> = Workflow::named("endless");
+
 /// A cancel that comes while the function is replayed: what it has not asked for again is undone too.
 #[tokio::test]
 async fn a_cancel_in_the_middle_of_a_replay_undoes_all_that_was_done() {
@@ -340,6 +351,19 @@ async fn a_cancel_in_the_middle_of_a_replay_undoes_all_that_was_done() {
     let serve = |process: &Process| {
         let (log, gate) = (log.clone(), Arc::clone(&gate));
         let worker = process.onward.worker().build("v1").cancel_grace(Duration::from_secs(20));
+        let of = log.clone();
+        let worker = worker.serve(ENDLESS, move |ctx: Ctx, ()| {
+            let log = of.clone();
+            async move {
+                ctx.step("endless", async |step| {
+                    log.add("endless");
+                    step.cancelled().await;
+                    log.add("endless gone");
+                    Ok::<_, Failure>(())
+                })
+                .await
+            }
+        });
         worker.serve(WORK, move |ctx: Ctx, ()| {
             let (log, gate) = (log.clone(), Arc::clone(&gate));
             async move {
@@ -362,8 +386,11 @@ async fn a_cancel_in_the_middle_of_a_replay_undoes_all_that_was_done() {
     let worker = serve(&second).start().await.unwrap();
     until_state(&run, RunState::Running).await;
     run.cancel().await.unwrap();
-    // Long enough for the worker to notice it; then the function goes on.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The mark has reached the worker when a run that is marked after it has ended.
+    let later = second.onward.start(ENDLESS, &()).await.unwrap();
+    log.until("endless").await;
+    later.cancel().await.unwrap();
+    log.until("endless gone").await;
     gate.add_permits(1);
     assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
     assert_eq!(log.lines().last_chunk(), Some(&["undo b 2".to_owned(), "undo a 1".to_owned()]));
