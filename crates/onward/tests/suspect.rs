@@ -148,9 +148,12 @@ async fn a_run_that_is_to_end_and_kills_its_workers_ends_unexecuted() {
     });
     let worker = worker.start().await.unwrap();
     let run = onward.start(WORK, &"kills".to_owned()).await.unwrap();
-    while run.status().await.unwrap().state != RunState::Waiting {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let waits = async {
+        while run.status().await.unwrap().state != RunState::Waiting {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap();
     worker.shutdown().await.unwrap();
     run.cancel().await.unwrap();
     for crashes in 0..ENDING_CRASHES_MAX {

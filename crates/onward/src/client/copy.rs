@@ -220,7 +220,12 @@ impl CopyTo {
 
     /// Goes through the audit of the source. A row that is there stays as it is.
     async fn copy_audits(&mut self, pass: &mut Pass) -> Result<(), Error> {
-        let (Some(from), Some(to)) = (self.from.audit(), self.to.audit()) else { return Ok(()) };
+        let Some(from) = self.from.audit() else { return Ok(()) };
+        let Some(to) = self.to.audit() else {
+            let left = from.audits(None, 1).await?;
+            let nothing = left.rows.is_empty();
+            return if nothing { Ok(()) } else { Err(Error::new(Code::CopyUnsupported)) };
+        };
         let mut before = None;
         loop {
             let page = from.audits(before, COPY_BATCH_MAX).await?;

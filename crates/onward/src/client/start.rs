@@ -445,8 +445,9 @@ impl StartOptions {
     }
 
     fn check_tags(&self) -> Result<(), Error> {
-        if trace::own_tags(&self.tags) > TAGS_MAX {
-            let about = format!("{} tags, the limit is {TAGS_MAX}", self.tags.len());
+        let tags = trace::own_tags(&self.tags);
+        if tags > TAGS_MAX {
+            let about = format!("{tags} tags, the limit is {TAGS_MAX}");
             return Err(Error::new(Code::InvalidOption).about(about));
         }
         self.tags.iter().try_for_each(|(name, value)| {

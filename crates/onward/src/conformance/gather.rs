@@ -3,7 +3,7 @@
 use super::stage::*;
 use crate::clock::millis;
 use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_KEPT};
-use crate::store::{End, Gather, NewKey, NewRun, StartAt, StartedHow};
+use crate::store::{End, Gather, Import, NewKey, NewRun, StartAt, StartedHow};
 use crate::{OnConflict, RunId, RunState, Waits};
 
 fn debounced(input: i64, ms: i64, max_ms: Option<i64>) -> NewRun {
@@ -137,6 +137,23 @@ pub async fn old_gathered_starts_are_forgotten(stage: &Stage) {
     let next = stage.start(throttled(3, 100)).await;
     stage.start(throttled(4, 100)).await;
     assert_eq!(stage.start(second).await, next);
+}
+
+/// A copy takes along which run a gathered start met, unless that is too old to be asked for.
+pub async fn imported_run_is_met_again_for_a_while(stage: &Stage) {
+    let run = stage.start(throttled(1, 100)).await;
+    stage.start(throttled(2, 100)).await;
+    let portable = stage.store.portable().unwrap();
+    for (age_ms, known) in [(0, true), (millis(GATHERED_KEPT) as u64, false)] {
+        let all = portable.export(None, 10).await.unwrap();
+        let mut whole = all.into_iter().find(|whole| whole.run.id == run).unwrap();
+        let (copy, again) = (RunId::new(), throttled(2, 100));
+        (whole.run.id, whole.hold) = (copy, None);
+        whole.suppressed[0].0 = again.id;
+        stage.pass(age_ms);
+        portable.import(Import { runs: vec![whole], dry_run: false }).await.unwrap();
+        assert_eq!(stage.start(again).await == copy, known, "after {age_ms} ms");
+    }
 }
 
 /// Starts that come at one moment, through two handles, are one run with one of their inputs.

@@ -51,6 +51,7 @@ macro_rules! queue_conformance_suite {
                 debounced_run_begins_in_the_longest_time
                 debounced_start_after_the_begin_makes_a_new_run
                 debounced_start_leaves_a_continuation_alone
+                imported_run_is_met_again_for_a_while
                 debounced_start_twice
                 debounced_start_made_again_after_a_later_run
                 old_gathered_starts_are_forgotten

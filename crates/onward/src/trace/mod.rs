@@ -8,6 +8,7 @@ mod otel;
 
 use std::collections::BTreeMap;
 
+use tracing::field::Empty;
 use tracing::instrument::Instrumented;
 use tracing::{Instrument, Span};
 
@@ -106,16 +107,21 @@ pub(crate) fn of_attempt(claimed: &Claimed) -> Span {
     let run = &claimed.run;
     let span = tracing::info_span!(
         "run",
-        otel.name = format_args!("run {}", run.workflow),
-        otel.kind = "consumer",
+        otel.name = Empty,
+        otel.kind = Empty,
         run = %run.id,
         workflow = run.workflow,
         queue = run.queue,
         attempt = claimed.lease.attempt,
     );
+    // Only a collector wants these; in the lines of a log they say nothing new.
     #[cfg(feature = "opentelemetry")]
-    if let Some(parent) = run.traceparent() {
-        otel::follow(&span, parent);
+    {
+        span.record("otel.name", format_args!("run {}", run.workflow));
+        span.record("otel.kind", "consumer");
+        if let Some(parent) = run.traceparent() {
+            otel::follow(&span, parent);
+        }
     }
     span
 }
@@ -124,11 +130,13 @@ pub(crate) fn of_attempt(claimed: &Claimed) -> Span {
 pub(crate) fn in_step<F: Future>(step: Step, body: impl FnOnce(Step) -> F) -> Instrumented<F> {
     let span = tracing::info_span!(
         "step",
-        otel.name = format_args!("step {}", step_id::base(step.name())),
+        otel.name = Empty,
         // Without its key, which may name a person.
         step = format_args!("{}/{}", step.run_id(), step_id::base(step.name())),
         try_number = step.try_number(),
     );
+    #[cfg(feature = "opentelemetry")]
+    span.record("otel.name", format_args!("step {}", step_id::base(step.name())));
     let body = span.in_scope(|| body(step));
     body.instrument(span)
 }

@@ -97,10 +97,13 @@ async fn a_detached_child_goes_on_when_its_parent_is_cancelled() {
         let filter = Filter { workflow: Some("child".to_owned()), ..Filter::default() };
         let query = Query { filter, ..Query::default() };
         let mut children = Vec::new();
-        while children.len() < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            children = onward.list(query.clone()).await.unwrap().runs;
-        }
+        let both = async {
+            while children.len() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                children = onward.list(query.clone()).await.unwrap().runs;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
         let is_detached = |run: &onward::Run| run.parent.as_ref().unwrap().detached;
         let (alone, beside) = match is_detached(&children[0]) {
             true => (onward.run(children[0].id), onward.run(children[1].id)),

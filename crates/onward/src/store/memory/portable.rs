@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use super::*;
 use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
+use crate::store::gather;
 use crate::store::portable::{Site, sort_out};
 
 pub(super) fn export(state: &State, after: Option<RunId>, limit: usize) -> Vec<WholeRun> {
@@ -32,7 +33,7 @@ pub(super) fn import(
     let (new, there) = sort_out(import, now, |whole| Ok::<_, Error>(state.site(whole, now)))?;
     let imported = Imported { new: new.len() as u64, there };
     if !import.dry_run {
-        new.into_iter().for_each(|whole| state.add_whole(whole));
+        new.into_iter().for_each(|whole| state.add_whole(whole, now));
     }
     Ok(imported)
 }
@@ -66,14 +67,16 @@ impl State {
         }
     }
 
-    pub(super) fn add_whole(&mut self, whole: WholeRun) {
+    pub(super) fn add_whole(&mut self, whole: WholeRun, now: Timestamp) {
         let key = whole.held_key().map(|(workflow, key)| (workflow.to_owned(), key.to_owned()));
         let WholeRun { run, records, attempts, failed_step, hold, .. } = whole;
         let WholeRun { suppressed, signals, log, cascades, .. } = whole;
         if let (Some(key), Some(KeyHold { fingerprint, expires_at })) = (key, hold) {
             self.keys.insert(key, KeyRow { run: run.id, fingerprint, expires_at });
         }
-        for (start, duplicate) in &suppressed {
+        // What is too old to be asked for would only stay there.
+        let young = suppressed.iter().filter(|(_, duplicate)| duplicate.at > gather::over(now));
+        for (start, duplicate) in young {
             self.gathered.entry(*start).or_insert((run.id, run.created_at, duplicate.at));
         }
         let row = Row { records, attempts, failed_step, ..Row::of(run) };

@@ -40,7 +40,7 @@ impl Steer for MemoryStore {
                 }
                 forked.hold = Some(KeyHold::of(key, now));
             }
-            state.add_whole(forked);
+            state.add_whole(forked, now);
             Ok(state.row(fork.id)?.run.clone())
         })
     }

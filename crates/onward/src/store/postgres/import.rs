@@ -17,6 +17,7 @@ use super::row::{
 };
 use super::tx::{Param, Tx};
 use crate::store::column::EntryColumns;
+use crate::store::gather;
 use crate::store::portable::{Site, sort_out};
 use crate::store::{Import, Imported, Signal, Trace, WholeRun, column, rules};
 use crate::{LogLine, Record, Run, RunId, Timestamp};
@@ -284,7 +285,12 @@ async fn add_suppressed(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         column(rows().map(|(_, (_, it))| it.same_input), Type::BOOL_ARRAY),
     ];
     insert(tx, include_str!("sql/import_duplicates.sql"), columns).await?;
-    let rows = || new.iter().flat_map(|it| it.suppressed.iter().map(|kept| (&it.run, kept)));
+    // What is too old to be asked for would only stay there.
+    let over = gather::over(tx.now);
+    let rows = || {
+        let all = new.iter().flat_map(|it| it.suppressed.iter().map(|kept| (&it.run, kept)));
+        all.filter(|(_, (_, kept))| kept.at > over)
+    };
     let columns = vec![
         column(rows().map(|(_, (start, _))| run_uuid(*start)), Type::UUID_ARRAY),
         column(rows().map(|(run, _)| run_uuid(run.id)), Type::UUID_ARRAY),

@@ -15,6 +15,7 @@ use super::row::{
 use super::signal;
 use super::start::{keep_input, keep_parent};
 use super::tx::Tx;
+use crate::store::gather;
 use crate::store::portable::{Site, sort_out};
 use crate::store::{Import, Imported, Trace, WholeRun, column};
 use crate::{RunId, Timestamp};
@@ -82,6 +83,10 @@ pub(super) fn add(tx: &mut Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         let at = duplicate.at.as_millis();
         let params = params![no, run_blob(*start), at, duplicate.caller, duplicate.same_input];
         tx.execute(include_str!("sql/start_duplicate.sql"), params)?;
+        if duplicate.at <= gather::over(tx.now) {
+            // It is too old to be asked for, and would only stay there.
+            continue;
+        }
         // So that one whose answer was lost is known here too, if it was gathered.
         let made_at = run.created_at.as_millis();
         let params = params![run_blob(*start), run_blob(run.id), made_at, at];

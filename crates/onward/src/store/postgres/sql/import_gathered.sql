@@ -1,5 +1,5 @@
--- Notes which runs suppressed starts met, for those of them that were gathered: one whose answer was
--- lost is known here too.
+-- Notes which runs suppressed starts met, for the case that they were gathered: one whose answer was lost
+-- is known here too.
 insert into onward.gathered (start, run, created_at, at)
 select *
 from unnest($1, $2, $3, $4)
