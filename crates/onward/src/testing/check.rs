@@ -68,6 +68,7 @@ where
         signals: Vec::new(),
         open: House::memory(),
         time_max: CHECK_LIFE_MAX,
+        apart: Duration::ZERO,
     };
     check.serve(workflow, build)
 }
@@ -82,6 +83,7 @@ pub struct RetrySafe {
     signals: Vec<(String, Json)>,
     open: OpenHouse,
     time_max: Duration,
+    apart: Duration,
 }
 
 impl RetrySafe {
@@ -108,8 +110,30 @@ impl RetrySafe {
         self
     }
 
-    /// Lets the step that is recorded under this name give another result when it is executed again, as one that reads a clock
-    /// does. Its results are not compared, nor is the run's output, which may be made of them.
+    /// Waits this long by the machine's clock before another process goes on after a crash: nothing,
+    /// unless set. A key that is made from a clock in seconds, or from the date, is the same in the
+    /// next millisecond and another one after a real outage; so it takes a second for each point to
+    /// find the first kind.
+    ///
+    /// ```no_run
+    /// # use onward::testing::{Effects, retry_safe};
+    /// # use onward::{Ctx, Failure, Workflow};
+    /// # use std::time::Duration;
+    /// # const CHARGE: Workflow<(), ()> = Workflow::named("charge");
+    /// # async fn charge(_: Ctx, _: ()) -> Result<(), Failure> { Ok(()) }
+    /// # async fn example() {
+    /// let check = retry_safe(CHARGE, |_: Effects| charge, &());
+    /// let report = check.apart(Duration::from_millis(1_100)).check().await;
+    /// assert!(report.is_safe(), "{report}");
+    /// # }
+    /// ```
+    pub fn apart(mut self, pause: Duration) -> Self {
+        self.apart = pause;
+        self
+    }
+
+    /// Lets the step that is recorded under this name give another result when it is executed again,
+    /// as one that reads a clock does. Its results are not compared, nor is the run's output, which may be made of them.
     pub fn may_vary(mut self, step: impl Into<String>) -> Self {
         self.varying.insert(step.into());
         self
@@ -194,6 +218,7 @@ impl RetrySafe {
             signals: self.signals,
             open: self.open,
             time_max: self.time_max,
+            apart: self.apart,
         };
         let without = play(&script, None);
         let mut report = begin(self.workflow, &without);

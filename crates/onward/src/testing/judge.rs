@@ -135,18 +135,21 @@ pub(super) fn compare(without: &Played, with: &Played, varying: &BTreeSet<String
 }
 
 fn interrupted(played: &Played) -> Vec<Finding> {
-    let failed = played.history.iter().filter(|record| {
+    let failed = played.histories.values().flatten().filter(|record| {
         matches!(&record.entry, Entry::Failed(failure) if failure.is(Code::Interrupted.as_str()))
     });
     failed.map(|record| Finding::Interrupted { step: record.step.clone() }).collect()
 }
 
-/// The result of each step that ended, as text.
-fn ends(played: &Played) -> BTreeMap<&str, String> {
-    let ended = played
-        .history
-        .iter()
-        .filter(|record| record.voided_at.is_none() && record.entry.kind().is_final());
+/// A step: where its run came from, and its name there.
+type OfRun<'a> = (&'a str, &'a str);
+
+/// The result of each step that ended, as text, in the runs that both plays have to show.
+fn ends<'a>(played: &'a Played, other: &Played) -> BTreeMap<OfRun<'a>, String> {
+    let both = played.histories.iter().filter(|(origin, _)| other.histories.contains_key(*origin));
+    let all = both.flat_map(|(origin, records)| records.iter().map(move |it| (origin, it)));
+    let ended =
+        all.filter(|(_, record)| record.voided_at.is_none() && record.entry.kind().is_final());
     let text = |record: &Record| match &record.entry {
         // It names places in the history, in which gaps may differ.
         Entry::Done(_) if record.step == step_id::UNDO => "turned back".to_owned(),
@@ -154,13 +157,14 @@ fn ends(played: &Played) -> BTreeMap<&str, String> {
         Entry::Failed(failure) => format!("the failure {:?}: {}", failure.code, failure.message),
         other => other.kind().to_string(),
     };
-    ended.map(|record| (record.step.as_str(), text(record))).collect()
+    ended.map(|(origin, record)| ((origin.as_str(), record.step.as_str()), text(record))).collect()
 }
 
 fn steps_differ(without: &Played, with: &Played) -> Option<Finding> {
-    let (before, after) = (ends(without), ends(with));
-    let only = |of: &BTreeMap<&str, String>, other: &BTreeMap<&str, String>| -> Vec<String> {
-        of.keys().filter(|step| !other.contains_key(*step)).map(|step| (*step).to_owned()).collect()
+    let (before, after) = (ends(without, with), ends(with, without));
+    let only = |of: &BTreeMap<OfRun<'_>, String>, other: &BTreeMap<OfRun<'_>, String>| {
+        let only = of.keys().filter(|step| !other.contains_key(*step));
+        only.map(|(origin, step)| format!("{origin}{step}")).collect::<Vec<_>>()
     };
     let (missing, instead) = (only(&before, &after), only(&after, &before));
     let same = missing.is_empty() && instead.is_empty();
@@ -168,12 +172,12 @@ fn steps_differ(without: &Played, with: &Played) -> Option<Finding> {
 }
 
 fn results_differ(without: &Played, with: &Played, varying: &BTreeSet<String>) -> Vec<Finding> {
-    let mut after = ends(with);
-    let changed = ends(without).into_iter().filter_map(|(step, before)| {
-        let after = after.remove(step)?;
+    let mut after = ends(with, without);
+    let changed = ends(without, with).into_iter().filter_map(|((origin, step), before)| {
+        let after = after.remove(&(origin, step))?;
         let differs = before != after && !varying.contains(step);
         let results = [before, after];
-        differs.then(|| Finding::StepResultDiffers { step: step.to_owned(), results })
+        differs.then(|| Finding::StepResultDiffers { step: format!("{origin}{step}"), results })
     });
     changed.collect()
 }

@@ -3,6 +3,7 @@
 //! Owns: the lives of a play, each a runtime of its own that is dropped where it stands, and what
 //! is left in the store. Never judges.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use super::report::Point;
 use super::timekeeper::Timekeeper;
 use super::trace::{Event, Trace};
 use crate::driver::Handler;
-use crate::limits::{DURATION_MAX, QUEUE_DEFAULT};
+use crate::limits::{DURATION_MAX, PAGE_ROWS_MAX, QUEUE_DEFAULT};
 use crate::store::lossy::LossyStore;
 use crate::store::{NewRun, StartAt, Store, Which};
 use crate::watch::Watch;
-use crate::{Error, Json, Onward, Record, Run, RunId, TestClock};
+use crate::{Error, Json, Onward, Query, Record, Run, RunId, TestClock, Waits};
 
 /// Makes a workflow function around fresh fakes.
 pub(super) type Build = Arc<dyn Fn(Effects) -> Handler + Send + Sync>;
@@ -37,12 +38,18 @@ pub(super) struct Script {
     pub(super) open: OpenHouse,
     /// How long one life may take by the machine's clock.
     pub(super) time_max: Duration,
+    /// How long a dead process is followed by nobody, by the machine's clock.
+    pub(super) apart: Duration,
 }
+
+/// The records of each run that has ended, and of the first in any case, by where it came from: the
+/// steps that started it and what started it, one behind the other. The first has no such place.
+pub(super) type Histories = BTreeMap<String, Vec<Record>>;
 
 /// How a play went.
 pub(super) struct Played {
     pub(super) finish: Finish,
-    pub(super) history: Vec<Record>,
+    pub(super) histories: Histories,
     pub(super) events: Vec<Event>,
     pub(super) points: Vec<Point>,
 }
@@ -62,7 +69,7 @@ pub(super) enum Finish {
 impl Played {
     fn refused(error: Error) -> Self {
         let finish = Finish::Refused(error);
-        Self { finish, history: Vec::new(), events: Vec::new(), points: Vec::new() }
+        Self { finish, histories: Histories::new(), events: Vec::new(), points: Vec::new() }
     }
 }
 
@@ -89,7 +96,7 @@ pub(super) fn play(script: &Script, target: Option<usize>) -> Played {
     let finish = stage.play().unwrap_or_else(Finish::Refused);
     Played {
         finish,
-        history: stage.history(),
+        histories: stage.histories().unwrap_or_default(),
         events: stage.trace.events(),
         points: stage.trace.points(),
     }
@@ -109,7 +116,7 @@ impl Stage<'_> {
         block_on(self.start())??;
         loop {
             match self.live()? {
-                LifeEnd::Died => {}
+                LifeEnd::Died => std::thread::sleep(self.script.apart),
                 LifeEnd::TimedOut => return Ok(Finish::TimedOut),
                 LifeEnd::Rested => return self.look(),
             }
@@ -186,16 +193,52 @@ impl Stage<'_> {
             match run {
                 Some(Run { continued_as: Some(next), .. }) => id = next,
                 Some(run) if run.state.is_final() => return Ok(Finish::Ended(Box::new(run))),
-                Some(run) => return Ok(Finish::Waits(Box::new(run))),
+                Some(run) => return Ok(Finish::Waits(Box::new(self.stuck()?.unwrap_or(run)))),
                 None => return Err(Error::new(crate::Code::RunNotFound).of_run(id)),
             }
         }
     }
 
-    fn history(&self) -> Vec<Record> {
+    /// A run that cannot go on: what another one that waits for its child really waits for.
+    fn stuck(&self) -> Result<Option<Run>, Error> {
+        let stuck = |run: &Run| matches!(run.waits_for, Some(Waits::Stuck { .. }));
+        Ok(self.runs()?.into_values().find(stuck))
+    }
+
+    fn histories(&self) -> Result<Histories, Error> {
         let onward = Onward::with_store(Arc::clone(&self.store));
-        let history = block_on(onward.run(self.script.run).history());
-        history.and_then(|history| history).unwrap_or_default()
+        let runs = self.runs()?;
+        let judged = runs.values().filter(|it| it.state.is_final() || it.id == self.script.run);
+        judged
+            .map(|run| {
+                let records = block_on(onward.run(run.id).history())??;
+                Ok((origin(run, &runs), records))
+            })
+            .collect()
+    }
+
+    /// All runs of the play.
+    fn runs(&self) -> Result<BTreeMap<RunId, Run>, Error> {
+        let mut runs = BTreeMap::new();
+        let mut query = Query { limit: PAGE_ROWS_MAX, ..Query::default() };
+        loop {
+            let page = block_on(self.store.list(query.clone()))??;
+            query.before = page.runs.last().map(|run| run.id);
+            runs.extend(page.runs.into_iter().map(|run| (run.id, run)));
+            if !page.more {
+                return Ok(runs);
+            }
+        }
+    }
+}
+
+/// Where a run came from, which is the same in each play.
+fn origin(run: &Run, all: &BTreeMap<RunId, Run>) -> String {
+    let of = |id| all.get(&id).map_or_else(String::new, |before| origin(before, all));
+    match (run.continued_from, &run.parent) {
+        (Some(before), _) => format!("{}continued > ", of(before)),
+        (None, Some(parent)) => format!("{}{} > ", of(parent.run), parent.step),
+        (None, None) => String::new(),
     }
 }
 

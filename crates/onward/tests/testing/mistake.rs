@@ -143,6 +143,44 @@ async fn a_key_made_from_the_clock_is_found() {
 }
 
 #[tokio::test]
+async fn a_key_made_from_the_seconds_of_a_clock_is_found_after_a_while() {
+    let build = |effects: Effects| {
+        move |ctx: Ctx, (): ()| {
+            let effects = effects.clone();
+            async move {
+                let charge = async |_| {
+                    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+                    effects.note("charge").key(format!("charge-{}", now.as_secs())).await;
+                    Ok::<_, Failure>(())
+                };
+                ctx.step("charge", charge).await
+            }
+        }
+    };
+    let check = retry_safe(PLAY, build, &()).apart(std::time::Duration::from_millis(1_001));
+    let is_other = |finding: &Finding| matches!(finding, Finding::KeyDiffers { .. });
+    finds(&check.check().await, is_other);
+}
+
+/// The step's key, not only that of its effect.
+#[tokio::test]
+async fn a_step_key_made_from_the_clock_is_found() {
+    let report = check(async |ctx: Ctx, effects: Effects| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let mail = async |step: onward::Step| {
+            effects.note("mail").key(step.id()).await;
+            Ok::<_, Failure>(())
+        };
+        ctx.step("mail", mail).key(format!("mail-{}", now.as_nanos())).await?;
+        ctx.step("note", async |_| Ok::<_, Failure>(())).await
+    });
+    finds(
+        &report.await,
+        |finding| matches!(finding, Finding::Mismatch { code, .. } if code == "key_changed"),
+    );
+}
+
+#[tokio::test]
 async fn a_key_made_from_the_run_s_own_time_passes() {
     let report = check(async |ctx: Ctx, effects: Effects| {
         let key = format!("charge-{}", ctx.now());
@@ -176,6 +214,38 @@ async fn a_step_named_by_a_random_number_is_found() {
     finds(&report, |finding| {
         matches!(finding, Finding::StepsDiffer { missing, instead }
             if missing.len() == 2 && instead.len() == 2)
+    });
+}
+
+/// The mistake is in a child: its own history is judged, and what it is stuck at is told.
+#[tokio::test]
+async fn a_step_of_a_child_that_is_named_by_a_random_number_is_found() {
+    const CHILD: Workflow<(), ()> = Workflow::named("child");
+    let parent = |_: Effects| async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await;
+    let child = |effects: Effects| {
+        move |ctx: Ctx, ()| {
+            let effects = effects.clone();
+            async move {
+                for _ in 0..2 {
+                    let name = format!("save {}", RandomState::new().hash_one(()));
+                    let save = async |step: onward::Step| {
+                        effects.note("save").key(step.id()).await;
+                        Ok::<_, Failure>(())
+                    };
+                    ctx.step(name, save).await?;
+                }
+                Ok::<_, Failure>(())
+            }
+        }
+    };
+    let report = retry_safe(PLAY, parent, &()).serve(CHILD, child).check().await;
+    finds(
+        &report,
+        |finding| matches!(finding, Finding::Mismatch { code, .. } if code == "history_mismatch"),
+    );
+    finds(&report, |finding| {
+        matches!(finding, Finding::StepsDiffer { missing, .. }
+            if missing.iter().all(|step| step.starts_with("$child/child > save ")))
     });
 }
 
@@ -226,6 +296,23 @@ async fn the_order_of_a_hash_map_is_found() {
         |finding| matches!(finding, Finding::Mismatch { code, .. } if code == "history_mismatch"),
     );
     assert!(report.to_string().contains("BTreeMap"), "{report}");
+}
+
+/// With one name for all, nothing but what they are given tells the steps apart.
+#[tokio::test]
+async fn the_order_of_a_hash_map_is_found_in_steps_of_one_name() {
+    let report = check(async |ctx: Ctx, effects: Effects| {
+        let fruit: HashMap<_, _> = FRUIT.into_iter().zip(1..).collect();
+        for name in fruit.into_keys() {
+            let save = async |step: onward::Step| {
+                effects.note("save").key(step.id()).payload(&name).await;
+                Ok::<_, Failure>(())
+            };
+            ctx.step("save", save).await?;
+        }
+        Ok(())
+    });
+    finds(&report.await, |finding| matches!(finding, Finding::InputDiffers { .. }));
 }
 
 #[tokio::test]
