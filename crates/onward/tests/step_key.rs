@@ -1,8 +1,15 @@
 //! Steps with a key, and `once`: executed once over all runs, whoever comes and whoever dies.
 #![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+#[cfg(feature = "postgres")]
+#[path = "database/mod.rs"]
+mod database;
+
 #[path = "execution/process.rs"]
 mod process;
+
+#[path = "signal/stores.rs"]
+mod stores;
 
 #[path = "step_key/at_most_once.rs"]
 mod at_most_once;
@@ -21,6 +28,7 @@ use onward::{
     Waits, Workflow,
 };
 use process::{Process, data};
+use stores::on_each_store;
 use tokio::sync::Notify;
 
 const WORK: Workflow<u32, String> = Workflow::named("work");
@@ -83,47 +91,51 @@ fn serve(onward: &Onward, effects: &Counter) -> onward::WorkerBuilder {
 
 #[tokio::test]
 async fn a_step_with_a_key_executes_once_over_all_runs() {
-    let onward = Onward::open("memory:").await.unwrap();
-    let effects = Counter::default();
-    let worker = serve(&onward, &effects).start().await.unwrap();
-    let mut runs = Vec::new();
-    for n in 0..20 {
-        runs.push(onward.start(WORK, &n).await.unwrap());
-    }
-    for run in &runs {
-        assert_eq!(run.result().await.unwrap(), format!("1 as key/{KEY}"));
-        let history = run.history().await.unwrap();
-        assert_eq!(history.len(), 1, "the result is an ordinary record of each run");
-        assert_eq!(history[0].step, format!("send#@{KEY}"));
-        assert!(matches!(history[0].entry, Entry::Done(_)));
-    }
-    assert_eq!(counted(&effects), 1);
-    let duplicates = onward.key_duplicates(KEY).await.unwrap();
-    assert_eq!((duplicates.count, duplicates.latest.len()), (19, 19));
-    assert!(duplicates.latest.iter().all(|duplicate| duplicate.same_input));
-    worker.shutdown().await.unwrap();
+    on_each_store(|onward: Onward| async move {
+        let effects = Counter::default();
+        let worker = serve(&onward, &effects).start().await.unwrap();
+        let mut runs = Vec::new();
+        for n in 0..20 {
+            runs.push(onward.start(WORK, &n).await.unwrap());
+        }
+        for run in &runs {
+            assert_eq!(run.result().await.unwrap(), format!("1 as key/{KEY}"));
+            let history = run.history().await.unwrap();
+            assert_eq!(history.len(), 1, "the result is an ordinary record of each run");
+            assert_eq!(history[0].step, format!("send#@{KEY}"));
+            assert!(matches!(history[0].entry, Entry::Done(_)));
+        }
+        assert_eq!(counted(&effects), 1);
+        let duplicates = onward.key_duplicates(KEY).await.unwrap();
+        assert_eq!((duplicates.count, duplicates.latest.len()), (19, 19));
+        assert!(duplicates.latest.iter().all(|duplicate| duplicate.same_input));
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_run_that_meets_the_key_in_flight_parks_and_gets_the_result() {
-    let store = Arc::new(MemoryStore::new());
-    let onward = Onward::with_store(store.clone());
-    let effects = Counter::default();
-    let lease = held_by_stranger(store.as_ref()).await;
-    let worker = serve(&onward, &effects).linger(Duration::ZERO).start().await.unwrap();
-    let run = onward.start(WORK, &1).await.unwrap();
-    in_state(&run, RunState::Waiting).await;
-    let waits = run.status().await.unwrap().waits_for;
-    let step = format!("send#@{KEY}");
-    assert_eq!(waits, Some(Waits::Key { step, key: KEY.to_owned() }));
-    let why = run.why().await.unwrap().to_string();
-    assert!(why.contains("which stranger holds, on far"), "{why}");
-    let done = SettleKey { end: KeyEnd::Done(Json::of("theirs").unwrap()), ttl_ms: None };
-    store.settle_key(lease, done).await.unwrap();
-    assert_eq!(run.result().await.unwrap(), "theirs");
-    assert_eq!(counted(&effects), 0);
-    assert_eq!(onward.key_duplicates(KEY).await.unwrap().count, 1, "one who waits counts once");
-    worker.shutdown().await.unwrap();
+    on_each_store(|onward: Onward| async move {
+        let effects = Counter::default();
+        let keys = onward.store().keys().unwrap();
+        let lease = held_by_stranger(keys).await;
+        let worker = serve(&onward, &effects).linger(Duration::ZERO).start().await.unwrap();
+        let run = onward.start(WORK, &1).await.unwrap();
+        in_state(&run, RunState::Waiting).await;
+        let waits = run.status().await.unwrap().waits_for;
+        let step = format!("send#@{KEY}");
+        assert_eq!(waits, Some(Waits::Key { step, key: KEY.to_owned() }));
+        let why = run.why().await.unwrap().to_string();
+        assert!(why.contains("which stranger holds, on far"), "{why}");
+        let done = SettleKey { end: KeyEnd::Done(Json::of("theirs").unwrap()), ttl_ms: None };
+        keys.settle_key(lease, done).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "theirs");
+        assert_eq!(counted(&effects), 0);
+        assert_eq!(onward.key_duplicates(KEY).await.unwrap().count, 1, "one who waits counts once");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -165,8 +177,11 @@ async fn a_dead_holders_key_is_taken_over_when_its_lease_is_over() {
 }
 
 /// Two runs of one key, of which the first ends in some way before the second goes on.
-async fn first_ends(how: &str, input: u32) -> (Onward, onward::Worker, RunHandle<String>, Counter) {
-    let onward = Onward::open("memory:").await.unwrap();
+async fn first_ends(
+    onward: &Onward,
+    how: &str,
+    input: u32,
+) -> (onward::Worker, RunHandle<String>, Counter) {
     let (effects, began) = (Counter::default(), Arc::new(Notify::new()));
     let seen = Arc::clone(&began);
     let (counter, how) = (Arc::clone(&effects), how.to_owned());
@@ -203,67 +218,75 @@ async fn first_ends(how: &str, input: u32) -> (Onward, onward::Worker, RunHandle
     if first.status().await.unwrap().state == RunState::Running {
         let _ = first.cancel().await;
     }
-    (onward, worker, second, effects)
+    (worker, second, effects)
 }
 
 #[tokio::test]
 async fn a_failed_cancelled_or_dropped_holder_frees_its_key() {
-    for how in ["fails", "panics", "is cancelled", "drops"] {
-        let (onward, worker, second, effects) = first_ends(how, 2).await;
-        assert_eq!(second.result().await.unwrap(), "by 2", "the first {how}");
-        assert_eq!(counted(&effects), 2, "the first {how}");
-        assert_eq!(onward.step_key(KEY).await.unwrap().unwrap().state, KeyState::Done);
-        worker.shutdown().await.unwrap();
-    }
+    on_each_store(|onward: Onward| async move {
+        for how in ["fails", "panics", "is cancelled", "drops"] {
+            let (worker, second, effects) = first_ends(&onward, how, 2).await;
+            assert_eq!(second.result().await.unwrap(), "by 2", "the first {how}");
+            assert_eq!(counted(&effects), 2, "the first {how}");
+            assert_eq!(onward.step_key(KEY).await.unwrap().unwrap().state, KeyState::Done);
+            onward.release_key(KEY).await.unwrap();
+            worker.shutdown().await.unwrap();
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_kept_failure_is_everybodys() {
-    let onward = Onward::open("memory:").await.unwrap();
-    let effects = Counter::default();
-    let counter = Arc::clone(&effects);
-    let function = move |ctx: Ctx, _| {
-        let effects = Arc::clone(&counter);
-        async move {
-            let body = async |_| {
-                count(&effects);
-                Err::<String, _>(Failure::fatal("no such address").code("bounced"))
-            };
-            ctx.step("send", body).key(KEY).keep_failure().await
+    on_each_store(|onward: Onward| async move {
+        let effects = Counter::default();
+        let counter = Arc::clone(&effects);
+        let function = move |ctx: Ctx, _| {
+            let effects = Arc::clone(&counter);
+            async move {
+                let body = async |_| {
+                    count(&effects);
+                    Err::<String, _>(Failure::fatal("no such address").code("bounced"))
+                };
+                ctx.step("send", body).key(KEY).keep_failure().await
+            }
+        };
+        let worker = onward.worker().serve(WORK, function).start().await.unwrap();
+        for n in 0..3 {
+            let error = onward.start(WORK, &n).await.unwrap().result().await.unwrap_err();
+            assert!(error.failure().unwrap().is("bounced"), "{error}");
         }
-    };
-    let worker = onward.worker().serve(WORK, function).start().await.unwrap();
-    for n in 0..3 {
-        let error = onward.start(WORK, &n).await.unwrap().result().await.unwrap_err();
-        assert!(error.failure().unwrap().is("bounced"), "{error}");
-    }
-    assert_eq!(counted(&effects), 1);
-    worker.shutdown().await.unwrap();
+        assert_eq!(counted(&effects), 1);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_failed_try_lets_another_run_have_the_key() {
-    let onward = Onward::open("memory:").await.unwrap();
-    let effects = Counter::default();
-    let counter = Arc::clone(&effects);
-    let function = move |ctx: Ctx, n: u32| {
-        let effects = Arc::clone(&counter);
-        async move {
-            let body = async |_| {
-                count(&effects);
-                if n == 0 { Err(Failure::new("down")) } else { Ok(format!("by {n}")) }
-            };
-            let hourly = Retry::fixed(Duration::from_secs(3600)).tries(5);
-            ctx.step("send", body).key(KEY).retry(hourly).await
-        }
-    };
-    let worker = onward.worker().serve(WORK, function).start().await.unwrap();
-    let first = onward.start(WORK, &0).await.unwrap();
-    in_state(&first, RunState::Waiting).await;
-    let second = onward.start(WORK, &2).await.unwrap();
-    assert_eq!(second.result().await.unwrap(), "by 2");
-    assert_eq!(counted(&effects), 2);
-    worker.shutdown().await.unwrap();
+    on_each_store(|onward: Onward| async move {
+        let effects = Counter::default();
+        let counter = Arc::clone(&effects);
+        let function = move |ctx: Ctx, n: u32| {
+            let effects = Arc::clone(&counter);
+            async move {
+                let body = async |_| {
+                    count(&effects);
+                    if n == 0 { Err(Failure::new("down")) } else { Ok(format!("by {n}")) }
+                };
+                let hourly = Retry::fixed(Duration::from_secs(3600)).tries(5);
+                ctx.step("send", body).key(KEY).retry(hourly).await
+            }
+        };
+        let worker = onward.worker().serve(WORK, function).start().await.unwrap();
+        let first = onward.start(WORK, &0).await.unwrap();
+        in_state(&first, RunState::Waiting).await;
+        let second = onward.start(WORK, &2).await.unwrap();
+        assert_eq!(second.result().await.unwrap(), "by 2");
+        assert_eq!(counted(&effects), 2);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -7,32 +7,36 @@ use super::*;
 
 #[tokio::test]
 async fn many_callers_at_once_do_the_work_once() {
-    let onward = Onward::open("memory:").await.unwrap();
-    let effects = Counter::default();
-    let calls = (0..20).map(|_| {
-        onward.once(KEY).run(async || {
-            let number = count(&effects);
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            Ok::<_, Failure>(number)
-        })
-    });
-    let results = join_all(calls).await;
-    assert!(results.iter().all(|result| *result.as_ref().unwrap() == 1), "{results:?}");
-    assert_eq!(counted(&effects), 1);
-    assert_eq!(onward.key_duplicates(KEY).await.unwrap().count, 19);
+    on_each_store(|onward: Onward| async move {
+        let effects = Counter::default();
+        let calls = (0..20).map(|_| {
+            onward.once(KEY).run(async || {
+                let number = count(&effects);
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                Ok::<_, Failure>(number)
+            })
+        });
+        let results = join_all(calls).await;
+        assert!(results.iter().all(|result| *result.as_ref().unwrap() == 1), "{results:?}");
+        assert_eq!(counted(&effects), 1);
+        assert_eq!(onward.key_duplicates(KEY).await.unwrap().count, 19);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_failure_frees_the_key_unless_it_is_kept() {
-    let onward = Onward::open("memory:").await.unwrap();
-    let fail = async || Err::<u32, _>(Failure::fatal("no").code("declined"));
-    let error = onward.once(KEY).run(fail).await.unwrap_err();
-    assert_eq!(error.code(), Code::KeyFailed);
-    assert!(error.failure().unwrap().is("declined"));
-    assert_eq!(onward.once(KEY).run(async || Ok::<_, Failure>(2)).await.unwrap(), 2);
-    onward.once("other").keep_failure().run(fail).await.unwrap_err();
-    let kept = onward.once("other").run(async || Ok::<_, Failure>(2)).await.unwrap_err();
-    assert!(kept.failure().unwrap().is("declined"), "{kept}");
+    on_each_store(|onward: Onward| async move {
+        let fail = async || Err::<u32, _>(Failure::fatal("no").code("declined"));
+        let error = onward.once(KEY).run(fail).await.unwrap_err();
+        assert_eq!(error.code(), Code::KeyFailed);
+        assert!(error.failure().unwrap().is("declined"));
+        assert_eq!(onward.once(KEY).run(async || Ok::<_, Failure>(2)).await.unwrap(), 2);
+        onward.once("other").keep_failure().run(fail).await.unwrap_err();
+        let kept = onward.once("other").run(async || Ok::<_, Failure>(2)).await.unwrap_err();
+        assert!(kept.failure().unwrap().is("declined"), "{kept}");
+    })
+    .await;
 }
 
 #[tokio::test]
