@@ -15,4 +15,5 @@ mod security;
 mod stage;
 mod start;
 mod stream;
+mod steps;
 mod sweep;
