@@ -297,8 +297,8 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
     .params(&["window_ms"])
     .gives(&[(200, "Errors")]),
     get("/api/v1/waiting", "list_waiting", "Runs that wait, and for what")
-        .params(PAGE)
-        .gives(&[(200, "RunRows")]),
+        .params(&["for", "cursor", "limit"])
+        .gives(&[(200, "WaitingRows")]),
     get("/api/v1/audit", "list_audit", "Who changed what, newest first")
         .role(ADMIN)
         .params(PAGE)

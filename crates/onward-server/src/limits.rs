@@ -37,6 +37,10 @@ pub const SCAN_PAGE: usize = 100;
 /// Runs that counts by workflow are taken from: the newest, in a few pages.
 pub const WORKFLOWS_SAMPLE: usize = 500;
 
+/// Waiting runs that one request looks at for those that wait for one kind of thing: no index tells
+/// them apart, and ten pages are read in a fraction of a second.
+pub const WAITING_SCAN: usize = 1_000;
+
 /// Ended runs that the times of steps are computed over.
 pub const STEPS_SAMPLE: usize = 200;
 

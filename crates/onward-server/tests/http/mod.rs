@@ -17,3 +17,4 @@ mod start;
 mod stream;
 mod steps;
 mod sweep;
+mod waiting;
