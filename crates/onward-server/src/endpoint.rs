@@ -244,6 +244,7 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         "show_key",
         "The run that has a key, and what came second",
     )
+    .params(&["past"])
     .gives(&[(200, "ShownKey")]),
     get("/api/v1/step-keys", "list_step_keys", "Step keys that are not free")
         .params(&["prefix", "cursor", "limit"])
