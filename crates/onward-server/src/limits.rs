@@ -62,6 +62,9 @@ pub const OPERATION_PAGES_MAX: usize = 5_000;
 /// Runs that a change of many runs names one by one; more are said with a filter.
 pub const OPERATION_IDS_MAX: usize = 1_000;
 
+/// Characters of the reason of a change of many runs, which the audit keeps: a sentence or two.
+pub const OPERATION_REASON_MAX: usize = 500;
+
 /// Runs that are counted before a change of them.
 pub const OPERATION_MATCH_MAX: usize = 10_000;
 
