@@ -25,6 +25,8 @@ export interface Page<T> {
   next: string | null;
 }
 
+  /** How many were looked at for them, where not all that were are here. */
+  looked?: number;
 export interface Failure {
   code: string;
   message: string;
@@ -154,6 +156,12 @@ export interface TimelineAnswer {
 
 export interface WorkflowRow {
   name: string;
+export interface Workflows {
+  /** How many of the newest runs were counted. */
+  sample: number;
+  items: WorkflowRow[];
+}
+
   runs: Partial<Record<RunState, number>>;
   served_by: number;
   last_started_at?: number | null;
