@@ -171,6 +171,7 @@ export interface StepStat {
   step: string;
   count: number;
   p50_ms: number;
+  /** Tries, those that failed among them. */
   p95_ms: number;
   p99_ms: number;
   failures: number;
