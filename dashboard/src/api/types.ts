@@ -225,6 +225,24 @@ export interface Schedule {
 
 export interface Stats {
   runs: Partial<Record<RunState, number>>;
+/** What became of one time of a schedule. */
+export interface Occurred {
+  how: "started" | "buffered" | "replaced" | "existing" | "skipped" | "refused" | string;
+  run?: string;
+  /** The run that has not ended, because of which nothing was started. */
+  live?: string;
+  /** The run that has the key, with another input. */
+  holder?: string;
+}
+
+export interface Backfilled {
+  started: number;
+  existing: number;
+  refused: number;
+  /** Whether the time was over before the last of them. */
+  more: boolean;
+}
+
   queued: Record<string, number>;
   workers: Worker[];
   series?: SeriesPoint[] | null;
