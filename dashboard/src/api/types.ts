@@ -16,6 +16,8 @@ export interface Meta {
   /** Whether one logs in with a token. */
   login?: boolean;
   hide_payloads?: boolean;
+  /** Whether payloads are shown otherwise than they were stored. */
+  redacts_payloads?: boolean;
   read_only?: boolean;
   features?: string[];
 }
