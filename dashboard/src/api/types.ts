@@ -25,10 +25,10 @@ export interface Meta {
 export interface Page<T> {
   items: T[];
   next: string | null;
-}
-
   /** How many were looked at for them, where not all that were are here. */
   looked?: number;
+}
+
 export interface Failure {
   code: string;
   message: string;
@@ -156,14 +156,14 @@ export interface TimelineAnswer {
   now: number;
 }
 
-export interface WorkflowRow {
-  name: string;
 export interface Workflows {
   /** How many of the newest runs were counted. */
   sample: number;
   items: WorkflowRow[];
 }
 
+export interface WorkflowRow {
+  name: string;
   runs: Partial<Record<RunState, number>>;
   served_by: number;
   last_started_at?: number | null;
@@ -171,9 +171,9 @@ export interface Workflows {
 
 export interface StepStat {
   step: string;
+  /** Tries, those that failed among them. */
   count: number;
   p50_ms: number;
-  /** Tries, those that failed among them. */
   p95_ms: number;
   p99_ms: number;
   failures: number;
@@ -225,8 +225,6 @@ export interface Schedule {
   next?: number[];
 }
 
-export interface Stats {
-  runs: Partial<Record<RunState, number>>;
 /** What became of one time of a schedule. */
 export interface Occurred {
   how: "started" | "buffered" | "replaced" | "existing" | "skipped" | "refused" | string;
@@ -245,6 +243,8 @@ export interface Backfilled {
   more: boolean;
 }
 
+export interface Stats {
+  runs: Partial<Record<RunState, number>>;
   queued: Record<string, number>;
   workers: Worker[];
   series?: SeriesPoint[] | null;
@@ -309,6 +309,10 @@ export interface Operation {
   filter: Record<string, unknown> | null;
   state: "running" | "done" | "aborted" | string;
   matched: number | null;
+  /** How many runs fitted when it was begun, as far as they were counted. */
+  expected?: number | null;
+  /** Whether more fitted than were counted. */
+  expected_more?: boolean;
   done: number;
   skipped: number;
   failed: number;
