@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sayCalm } from "../src/format/calm";
+import { csv } from "../src/format/csv";
 import { progressOf } from "../src/format/operation";
 import { sayBackfilled, sayOccurred, sumBackfilled } from "../src/format/schedule";
 import { isOf } from "../src/pages/errors/alike";
@@ -37,6 +38,10 @@ test("that nothing needs attention is said of what was looked at", () => {
   const part = sayCalm({ queues: { looked: 200, more: true }, sample: 500, waiting: { looked: 1000, more: true } });
   assert.match(part, /None of the first 200 queues/);
   assert.match(part, /none of the newest 1\u202f000 waiting runs is stuck/);
+});
+
+test("a cell of comma-separated values cannot leave its place", () => {
+  assert.equal(csv([["plain", 'a,"b"\n'], ["=1+1", "-2"]]), 'plain,"a,""b""\n"\n\'=1+1,\'-2\n');
 });
 
 test("the runs of a group of errors are those that it counts", () => {
