@@ -54,7 +54,10 @@ function answer(path, query) {
     case "meta": return { version: "0.1.0", role, store: "sqlite", now: Date.now(), hide_payloads: false, read_only: false, login: role !== "admin", features: [] };
     case "stats": return { runs: count(runs), queued: { default: 2, mail: 1 }, workers, series: empty ? null : Array.from({ length: 60 }, (_, i) => ({ at: NOW - (60 - i) * 60000, started: Math.round(20 + 14 * Math.sin(i / 6) + random() * 6), ended: Math.round(18 + 13 * Math.sin((i - 1) / 6) + random() * 6), failed: i > 40 && i < 47 ? Math.round(random() * 12) : Math.round(random() * 2) })) };
     case "runs": return page(filtered(query), query);
-    case "waiting": return page(runs.filter((run) => run.state === "waiting"), query);
+    case "waiting": {
+      const all = runs.filter((run) => run.state === "waiting");
+      return { ...page(all.filter((run) => !query.get("for") || run.waits_for?.for === query.get("for")), query), looked: all.length };
+    }
     case "workflows": return { sample: 300, items: [...new Set(runs.map((run) => run.workflow))].map((name) => ({ name, runs: count(runs.filter((run) => run.workflow === name)), served_by: workers.filter((w) => w.workflows.includes(name)).length, last_started_at: runs.find((run) => run.workflow === name).created_at })) };
     case "queues": return { items: empty ? [] : queues.map((name, i) => ({ name, queued: 3 - i, running: i, paused_at: i === 1 ? NOW - 3600000 : null, limits: i === 2 ? { concurrency: 4, rate: { n: 10, period_ms: 1000 } } : null, oldest_due_at: i === 0 ? NOW - 130000 : null })) };
     case "workers": return { items: workers.map((w) => ({ ...w, lease_until: Date.now() + 8000 })) };
@@ -64,13 +67,13 @@ function answer(path, query) {
     case "keys/conflicts": return { items: runs.filter((run) => run.key && run.duplicates > 4).slice(0, 12).map((run, i) => ({ no: i, at: NOW - i * 340000, caller: "api-2.eu:3311", workflow: run.workflow, key: run.key, run: run.id, state: run.state })), next: null };
     case "step-keys": return { items: empty ? [] : ["welcome-user-123", "welcome-user-124", "index/doc-9"].map((key, i) => ({ key, state: ["done", "held", "failed"][i], holder: { id: `${runs[i].id}/welcome mail`, attempt: 1 }, taken_at: NOW - i * 1e6, settled_at: i === 1 ? null : NOW, until: NOW + 86400000, duplicates: 3 - i })), next: null };
     case "errors": return { sample: 40, items: [...new Map(runs.filter((run) => run.failure).map((run) => [run.workflow + run.failure.code, run])).values()].map((run, i) => ({ fingerprint: String(i), workflow: run.workflow, code: run.failure.code, message: run.failure.message, count: 12 - (i % 9), first_at: NOW - 9e7, last_at: run.created_at, sample_run: run.id })) };
-    case "operations": return { items: empty ? [] : [["retry", "running", 120], ["cancel", "done", 40], ["pause", "aborted", 9]].map(([action, state, done], i) => ({ id: String(i), action, filter: { state: "failed", workflow: "order" }, state, matched: state === "running" ? 400 : done, done, skipped: 2, failed: i, created_at: NOW - i * 5e6, by: "ada", reason: i ? null : "bank is back" })), next: null };
+    case "operations": return { items: empty ? [] : [["retry", "running", 120], ["cancel", "done", 40], ["pause", "aborted", 9]].map(([action, state, done], i) => ({ id: String(i), action, filter: { state: "failed", workflow: "order" }, state, matched: done, expected: 400, done, skipped: 2, failed: i, created_at: NOW - i * 5e6, by: "ada", reason: i ? null : "bank is back" })), next: null };
     case "audit": return page(empty ? [] : runs.slice(0, 60).map((run, i) => ({ id: String(i), at: NOW - i * 600000, who: ["ada", "ops-token"][i % 2], role: "operate", action: ["cancel", "retry", "start", "signal"][i % 4], target: `run ${run.id}`, detail: i % 4 === 3 ? 'signal "approved"' : null, outcome: i % 9 === 8 ? "409 run_ended" : "200" })), query);
   }
   if (/^workflows\/.*\/steps$/.test(path)) return { sample: 200, items: [["find customer", 80, 210, 420, 0], ["reserve inventory", 300, 900, 2100, 3], ["charge card", 210, 4100, 12000, 41], ["ship", 700, 1500, 1900, 1], ["notify", 40, 90, 300, 0]].map(([step, p50_ms, p95_ms, p99_ms, failures]) => ({ step, count: 200, p50_ms, p95_ms, p99_ms, failures })) };
   const key = /^keys\/([^/]+)\/([^/]+)$/.exec(path);
   const run = key && runs.find((one) => one.key === decodeURIComponent(key[2]));
-  if (run) return { run, duplicates: duplicates(run) };
+  if (run) return { run, duplicates: duplicates(run), conflicts: 0, expires_at: run.priority ? NOW + 86400000 : null, held: true };
   if (path.startsWith("schedules/")) return schedules.find((one) => one.name === decodeURIComponent(path.slice(10)));
   return undefined;
 }

@@ -1,5 +1,5 @@
 // What can be done to a run: when it applies, what it asks, and what it sends.
-import { ApiError, send, type Body } from "./api/client";
+import { ApiError, requestKey, send, type Body } from "./api/client";
 import type { Json } from "./api/json";
 import { isEnded, type Role, type RunRow } from "./api/types";
 import { cli, curl } from "./format/command";
@@ -92,7 +92,7 @@ export async function askBulk({ verb, ids, filter, said }: Bulk): Promise<void> 
   const info = verbInfo(verb);
   const body = { action: verb, ...(ids ? { ids } : { filter: (filter ?? {}) as Json }) };
   // Made once for the dialog, so that a second press of the button begins nothing new.
-  const key = `dashboard-${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
+  const key = requestKey();
   const matched = ids ? null : await countOf(body);
   ask({
     title: `${info.title} ${said}?`,

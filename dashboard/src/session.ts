@@ -11,6 +11,8 @@ export const clockOffset = signal(0);
 
 const RANK: Record<Role, number> = { read: 0, operate: 1, admin: 2 };
 export const role = computed<Role>(() => meta.value?.role ?? "admin");
+/** Whether payloads are shown as they were stored, so that one may be sent again. */
+export const asStored = computed(() => !meta.value?.hide_payloads && !meta.value?.redacts_payloads);
 export const readOnly = computed(() => meta.value?.read_only === true || role.value === "read");
 
 /** Why an action is not this user's to take, or `null` where it is. */

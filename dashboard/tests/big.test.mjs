@@ -6,6 +6,8 @@ import { openBrowser, openPage, shots, Stage } from "./stage.mjs";
 const STEPS = 10_000;
 /** From the issue: the first paint, and how many nodes the page may have. */
 const PAINT_MS = 1000;
+/** Until the steps are there to see, the fetch of their data included, on a machine that does other things too. */
+const SEEN_MS = 3000;
 const NODES_MAX = 1500;
 
 let stage, browser, id;
@@ -44,6 +46,7 @@ test("a run of ten thousand steps is painted within a second of its data, with f
   t.diagnostic(`first paint ${Math.round(times.first)} ms, data at ${Math.round(times.data)} ms, steps painted at ${Math.round(times.painted)} ms, ${times.nodes} nodes`);
   assert.ok(times.first < PAINT_MS, `first paint after ${times.first} ms`);
   assert.ok(times.painted - times.data < PAINT_MS, `steps painted ${times.painted - times.data} ms after their data`);
+  assert.ok(times.painted < SEEN_MS, `steps painted ${times.painted} ms after the page was asked for`);
   assert.ok(times.nodes < NODES_MAX, `${times.nodes} nodes`);
   await page.getByText("10 000 steps".replace(" ", "\u202f")).waitFor();
   await page.screenshot({ path: `${shots}/ten-thousand.png` });

@@ -26,6 +26,7 @@ async function logIn(page, secret) {
 test("without a token there is nothing but the login", async () => {
   const page = await openPage(browser);
   await page.goto(`${stage.url}runs`);
+  await page.getByText("onward tokens create NAME --role read --file FILE").waitFor();
   await logIn(page, "no-such-token");
   await page.getByText("The server does not know this token.").waitFor();
   assert.equal(await page.getByText("secret-run").count(), 0);

@@ -122,6 +122,10 @@ test("a key shows who came later, when, and with what", () => at("keys", {}, asy
   assert.equal(await rows.getByText("same", { exact: true }).count(), 5);
   assert.equal(await rows.getByText("other", { exact: true }).count(), 1);
   assert.match(await rows.nth(1).innerText(), /http/);
+  const [csv] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV" }).click()]);
+  const lines = readFileSync(await csv.path(), "utf8").trim().split("\n");
+  assert.deepEqual([lines.length, lines[0]], [7, "at,caller,input"]);
+  assert.equal(lines.filter((line) => line.endsWith(",other")).length, 1);
 }));
 
 test("a list is exported whole", () => at("runs?workflow=order", {}, async (page) => {

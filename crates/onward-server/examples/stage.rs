@@ -6,6 +6,7 @@
 //! ```text
 //! stage worker sqlite:FILE
 //! stage serve sqlite:FILE PORT [MOUNT]       open, as admin
+//! stage hidden sqlite:FILE PORT              open, as admin, and without payloads
 //! stage tokens sqlite:FILE PORT              with the tokens stage-read, stage-operate, stage-admin
 //! ```
 
@@ -34,6 +35,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ["worker", store] => work(Onward::open(store).await?).await,
         ["serve", store, port] => serve(store, port, Options::new(Access::Open(Role::Admin))).await,
         ["serve", store, port, mount] => mounted(store, port, mount).await,
+        ["hidden", store, port] => {
+            serve(store, port, Options::new(Access::Open(Role::Admin)).hide_payloads()).await
+        }
         ["tokens", store, port] => {
             let tokens = Tokens::none()
                 .with("reader", Role::Read, "stage-read")
@@ -41,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .with("admin", Role::Admin, "stage-admin");
             serve(store, port, Options::new(Access::Tokens(tokens))).await
         }
-        _ => Err("usage: stage worker|serve|tokens STORE [PORT] [MOUNT]".into()),
+        _ => Err("usage: stage worker|serve|hidden|tokens STORE [PORT] [MOUNT]".into()),
     }
 }
 

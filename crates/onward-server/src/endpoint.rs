@@ -244,6 +244,7 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         "show_key",
         "The run that has a key, and what came second",
     )
+    .params(&["past"])
     .gives(&[(200, "ShownKey")]),
     get("/api/v1/step-keys", "list_step_keys", "Step keys that are not free")
         .params(&["prefix", "cursor", "limit"])
@@ -297,8 +298,8 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
     .params(&["window_ms"])
     .gives(&[(200, "Errors")]),
     get("/api/v1/waiting", "list_waiting", "Runs that wait, and for what")
-        .params(PAGE)
-        .gives(&[(200, "RunRows")]),
+        .params(&["for", "cursor", "limit"])
+        .gives(&[(200, "WaitingRows")]),
     get("/api/v1/audit", "list_audit", "Who changed what, newest first")
         .role(ADMIN)
         .params(PAGE)

@@ -37,6 +37,10 @@ pub const SCAN_PAGE: usize = 100;
 /// Runs that counts by workflow are taken from: the newest, in a few pages.
 pub const WORKFLOWS_SAMPLE: usize = 500;
 
+/// Waiting runs that one request looks at for those that wait for one kind of thing: no index tells
+/// them apart, and ten pages are read in a fraction of a second.
+pub const WAITING_SCAN: usize = 1_000;
+
 /// Ended runs that the times of steps are computed over.
 pub const STEPS_SAMPLE: usize = 200;
 
@@ -57,6 +61,9 @@ pub const OPERATION_PAGES_MAX: usize = 5_000;
 
 /// Runs that a change of many runs names one by one; more are said with a filter.
 pub const OPERATION_IDS_MAX: usize = 1_000;
+
+/// Characters of the reason of a change of many runs, which the audit keeps: a sentence or two.
+pub const OPERATION_REASON_MAX: usize = 500;
 
 /// Runs that are counted before a change of them.
 pub const OPERATION_MATCH_MAX: usize = 10_000;

@@ -88,6 +88,17 @@ impl Params {
         self.number(name)?.map(length).transpose()
     }
 
+    /// Whether something is asked for.
+    pub(crate) fn is_set(&self, name: &str) -> Result<bool, Problem> {
+        match self.text(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => {
+                Err(Problem::invalid(name, format!("{other:?} is neither true nor false")))
+            }
+        }
+    }
+
     /// How many rows a page has.
     pub(crate) fn limit(&self) -> Result<usize, Problem> {
         match self.number("limit")? {

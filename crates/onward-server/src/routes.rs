@@ -162,7 +162,7 @@ fn looks(routes: &mut Routes) {
     routes.get("/api/v1/schedules", schedules::list);
     routes.get("/api/v1/schedules/{schedule}", schedules::show);
     routes.get("/api/v1/errors", errors::list);
-    routes.get("/api/v1/waiting", runs::waiting);
+    routes.get("/api/v1/waiting", waiting::list);
     routes.get("/api/v1/audit", audit::list);
     routes.get("/api/v1/stream", stream::open);
 }

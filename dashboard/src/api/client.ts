@@ -99,6 +99,9 @@ export function bodyText(body: Body): string {
   return `{${parts.join(",")}}`;
 }
 
+/** A name for one request, made before it is sent, so that whoever repeats it changes nothing. */
+export const requestKey = (): string => `dashboard-${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
+
 /** A query without the parts that are empty. */
 export function query(parts: Record<string, string | number | null | undefined>): string {
   const search = new URLSearchParams();

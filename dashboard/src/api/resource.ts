@@ -48,6 +48,9 @@ export function useResource<T>(path: string | null, options: Options = {}): Reso
   };
 }
 
+/** Whether a call failed because the server cannot answer now, which says nothing about what it knows. */
+export const isAway = ({ status }: ApiError): boolean => status === 0 || status === 503 || status === 429;
+
 /** Forgets everything: after a login or a logout. */
 export function forgetAll(): void {
   kept.clear();
@@ -143,7 +146,6 @@ class Entry {
   /** What is on the page stays while the server is away; the shell says that it is. */
   private failed(error: unknown): void {
     const problem = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) });
-    const away = problem.status === 0 || problem.status === 503 || problem.status === 429;
-    this.held.value = { data: away ? this.held.peek().data : undefined, error: problem };
+    this.held.value = { data: isAway(problem) ? this.held.peek().data : undefined, error: problem };
   }
 }

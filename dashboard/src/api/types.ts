@@ -16,6 +16,8 @@ export interface Meta {
   /** Whether one logs in with a token. */
   login?: boolean;
   hide_payloads?: boolean;
+  /** Whether payloads are shown otherwise than they were stored. */
+  redacts_payloads?: boolean;
   read_only?: boolean;
   features?: string[];
 }
@@ -23,6 +25,8 @@ export interface Meta {
 export interface Page<T> {
   items: T[];
   next: string | null;
+  /** How many were looked at for them, where not all that were are here. */
+  looked?: number;
 }
 
 export interface Failure {
@@ -152,6 +156,12 @@ export interface TimelineAnswer {
   now: number;
 }
 
+export interface Workflows {
+  /** How many of the newest runs were counted. */
+  sample: number;
+  items: WorkflowRow[];
+}
+
 export interface WorkflowRow {
   name: string;
   runs: Partial<Record<RunState, number>>;
@@ -161,6 +171,7 @@ export interface WorkflowRow {
 
 export interface StepStat {
   step: string;
+  /** Tries, those that failed among them. */
   count: number;
   p50_ms: number;
   p95_ms: number;
@@ -212,6 +223,24 @@ export interface Schedule {
   next_at: number | null;
   latest: { at: number; workflow: string; key: string } | null;
   next?: number[];
+}
+
+/** What became of one time of a schedule. */
+export interface Occurred {
+  how: "started" | "buffered" | "replaced" | "existing" | "skipped" | "refused" | string;
+  run?: string;
+  /** The run that has not ended, because of which nothing was started. */
+  live?: string;
+  /** The run that has the key, with another input. */
+  holder?: string;
+}
+
+export interface Backfilled {
+  started: number;
+  existing: number;
+  refused: number;
+  /** Whether the time was over before the last of them. */
+  more: boolean;
 }
 
 export interface Stats {
@@ -280,6 +309,10 @@ export interface Operation {
   filter: Record<string, unknown> | null;
   state: "running" | "done" | "aborted" | string;
   matched: number | null;
+  /** How many runs fitted when it was begun, as far as they were counted. */
+  expected?: number | null;
+  /** Whether more fitted than were counted. */
+  expected_more?: boolean;
   done: number;
   skipped: number;
   failed: number;

@@ -45,6 +45,6 @@ function Target({ text, detail }: { text: string; detail: unknown }): JSX.Elemen
 
 function Came({ outcome }: { outcome: string | null }): JSX.Element {
   if (outcome === null) return <span class="state state-queued" title="The server stopped before the change was answered"><Icon name="queued" />unknown</span>;
-  const good = /^(ok|done|2\d\d|allowed|success)/.test(String(outcome));
+  const good = /^(ok|counted|done|2\d\d|allowed|success)/.test(String(outcome));
   return <span class={`state ${good ? "state-completed" : "state-failed"}`}><Icon name={good ? "check" : "cross"} />{outcome}</span>;
 }

@@ -12,6 +12,7 @@ import { Ago } from "../parts/time";
 import { toastError } from "../parts/toast";
 import { Link, param, patchSearch } from "../route/place";
 import { to } from "../route/route";
+import { isOf, RETRY_MAX } from "./errors/alike";
 
 const WINDOWS: [string, string][] = [["", "any time"], ["3600000", "last hour"], ["86400000", "last 24 hours"], ["604800000", "last 7 days"]];
 
@@ -28,7 +29,7 @@ export function ErrorsPage(): JSX.Element {
             { name: "failure", grow: true, cell: (group) => <span class="main-cell"><Link data-row class="two-lines" href={to("runs", group.sample_run)} title={group.message}>{group.message}</Link><span class="sub shown"><code>{group.code}</code> · <Link href={`runs?state=failed&workflow=${encodeURIComponent(group.workflow)}`}>{group.workflow}</Link></span></span> },
             { name: "first", number: true, weight: 2, cell: (group) => <Ago at={group.first_at} /> },
             { name: "last", number: true, cell: (group) => <Ago at={group.last_at} /> },
-            { name: "actions", cell: (group) => <Action icon="retry" onClick={() => void retryAll(group)}>Retry all</Action> },
+            { name: "actions", cell: (group) => <Action icon="retry" onClick={() => void retryAll(group)}>{group.count > RETRY_MAX ? `Retry the newest ${count(RETRY_MAX)}` : "Retry all"}</Action> },
           ]} />
         )}
       </Loaded>
@@ -36,22 +37,24 @@ export function ErrorsPage(): JSX.Element {
   );
 }
 
-/** Runs of one group that are retried at once: the most that an operation names. */
-const RETRY_MAX = 1000;
+/** Pages of 200 that are looked through: as many failed runs as the server groups. */
+const PAGES_MAX = 10;
 
-/** Finds the runs that failed alike, then asks. */
+/** Finds the runs that the group counts, then asks. */
 async function retryAll(group: ErrorGroup): Promise<void> {
   const ids: string[] = [];
   let cursor: string | null = "";
   try {
-    while (cursor !== null && ids.length < Math.min(group.count, RETRY_MAX)) {
+    for (let pages = 0; cursor !== null && pages < PAGES_MAX && ids.length < Math.min(group.count, RETRY_MAX); pages++) {
       const page: Page<RunRow> = await get(`runs${query({ state: "failed", workflow: group.workflow, limit: 200, cursor })}`);
-      for (const run of page.items) if (run.failure?.fingerprint === group.fingerprint) ids.push(run.id);
+      for (const run of page.items) if (isOf(group, run)) ids.push(run.id);
       cursor = page.next;
     }
     ids.length = Math.min(ids.length, RETRY_MAX);
   } catch (error) {
     return toastError(error);
   }
-  await askBulk({ verb: "retry", ids, said: `${many(ids.length, "failed run")} of ${group.workflow}` });
+  const all = many(group.count, "failed run");
+  const said = ids.length < group.count ? `the newest ${count(ids.length)} of ${all}` : all;
+  await askBulk({ verb: "retry", ids, said: `${said} of ${group.workflow}` });
 }

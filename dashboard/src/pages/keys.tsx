@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { query } from "../api/client";
 import { SLOW_MS, useResource } from "../api/resource";
 import type { ConflictRow, KeyRow, StepKey } from "../api/types";
+import { now } from "../clock";
 import { count, shortId } from "../format/number";
 import { useKey } from "../keys";
 import { Icon } from "../parts/icon";
@@ -64,7 +65,7 @@ const keyColumns: Column<KeyRow>[] = [
 ];
 
 function Free({ row }: { row: KeyRow }): JSX.Element {
-  if (row.held === false) return <span class="mark" title="A start with it now makes a new run">free</span>;
+  if (row.held === false || (row.expires_at && row.expires_at <= now.value)) return <span class="mark" title="A start with it now makes a new run">free</span>;
   return row.expires_at ? <Ago at={row.expires_at} /> : <span class="faint" title="As long as the run is kept">with the run</span>;
 }
 
@@ -138,19 +139,20 @@ function TopKeys(): JSX.Element {
 }
 
 function Conflicts(): JSX.Element {
-  const conflicts = useResource<{ items: ConflictRow[] }>("keys/conflicts", { topics: ["runs"], gap: SLOW_MS });
+  const pages = usePages<ConflictRow>("keys/conflicts?limit=50", ["runs"], (row) => String(row.no), { gap: SLOW_MS });
   return (
-    <Loaded from={conflicts}>
-      {({ items }) => items.length === 0 ? (
+    <Loaded from={pages.first}>
+      {() => pages.rows.length === 0 ? (
         <Empty icon="check" title="No conflicts"><p>No start came with a key that was in use and asked for something else.</p></Empty>
       ) : (
         <Panel title="Same key, other input" flush head={<span class="faint">refused with key_conflict, newest first</span>}>
-          <Table label="Conflicts" rows={items} rowKey={(row) => String(row.no)} columns={[
+          <Table label="Conflicts" rows={pages.rows} rowKey={(row) => String(row.no)} columns={[
             { name: "when", number: true, cell: (row) => <When at={row.at} /> },
             { name: "key", grow: true, cell: (row) => <span class="main-cell"><Link data-row class="cut" href={to("keys", row.workflow, row.key)}>{row.key}</Link><span class="sub shown">{row.workflow}</span></span> },
             { name: "from", cell: (row) => <code class="cut">{row.caller || "unknown"}</code> },
             { name: "run that has it", weight: 2, cell: (row) => <Link class="mono" href={to("runs", row.run)}>{shortId(row.run)}</Link> },
           ]} />
+          {pages.more}
         </Panel>
       )}
     </Loaded>

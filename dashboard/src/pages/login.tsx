@@ -28,7 +28,7 @@ export function LoginPage(): JSX.Element {
         <label class="field">Token<input type="password" autocomplete="current-password" required autofocus value={token} onInput={(event) => setToken(event.currentTarget.value)} /></label>
         {error ? <p class="problem" role="alert">{error}</p> : null}
         <Button type="submit" kind="primary" disabled={busy ? "Under way" : null}>Log in</Button>
-        <p class="faint small">An administrator makes one with <code>onward tokens create --role read</code>.</p>
+        <p class="faint small">An administrator makes one with <code>onward tokens create NAME --role read --file FILE</code>.</p>
       </form>
     </main>
   );

@@ -1,8 +1,9 @@
 // At a glance: what runs, what is stuck and why, what failed, what was kept from happening twice.
 import type { JSX } from "preact";
 import { SLOW_MS, useResource } from "../api/resource";
-import { STATES, type ErrorGroup, type KeyRow, type Page, type QueueRow, type RunRow, type Stats, type WorkflowRow } from "../api/types";
+import { STATES, type ErrorGroup, type KeyRow, type Page, type QueueRow, type RunRow, type Stats, type Workflows } from "../api/types";
 import { now, serverNow } from "../clock";
+import { sayCalm } from "../format/calm";
 import { count, many, short, shortId } from "../format/number";
 import { duration } from "../format/time";
 import { AreaChart, lastHour } from "../parts/chart";
@@ -51,11 +52,14 @@ function Glance({ stats }: { stats: Stats }): JSX.Element {
   );
 }
 
+/** Stuck runs that are named; the others are on the page Waiting. */
+const STUCK_SHOWN = 4;
+
 /** What an operator may have to look at. */
 function Attention({ stats }: { stats: Stats }): JSX.Element {
-  const queues = useResource<{ items: QueueRow[] }>("queues", { topics: ["queues", "runs"] });
-  const stuck = useResource<Page<RunRow>>("runs?state=waiting&limit=100", { topics: ["runs"], gap: SLOW_MS });
-  const workflows = useResource<{ items: WorkflowRow[] }>("workflows", { topics: ["runs", "workers"], gap: SLOW_MS });
+  const queues = useResource<Page<QueueRow>>("queues", { topics: ["queues", "runs"] });
+  const stuck = useResource<Page<RunRow>>(`waiting?for=stuck&limit=${STUCK_SHOWN + 1}`, { topics: ["runs"], gap: SLOW_MS });
+  const workflows = useResource<Workflows>("workflows", { topics: ["runs", "workers"], gap: SLOW_MS });
   const lines: JSX.Element[] = [];
   const queued = Object.values(stats.queued).reduce((sum, one) => sum + one, 0);
   if (stats.workers.length === 0 && queued > 0) lines.push(<>No worker is up, and {many(queued, "run is", "runs are")} queued. <Link href="workers">Workers</Link></>);
@@ -67,14 +71,24 @@ function Attention({ stats }: { stats: Stats }): JSX.Element {
     const waiting = row.runs.queued ?? 0;
     if (waiting && !row.served_by) lines.push(<>No worker serves <b>{row.name}</b>, and {many(waiting, "run of it is", "runs of it are")} queued. <Link href={`runs?state=queued&workflow=${encodeURIComponent(row.name)}`}>Look</Link></>);
   }
-  const held = (stuck.data?.items ?? []).filter((run) => run.waits_for?.for === "stuck");
-  for (const run of held.slice(0, 4)) lines.push(<><Link href={to("runs", run.id)}>{run.workflow} {shortId(run.id)}</Link> is stuck: <code>{run.waits_for?.code}</code> {run.waits_for?.detail}</>);
-  if (held.length > 4) lines.push(<><Link href="waiting?for=stuck">{held.length - 4} more</Link> are stuck.</>);
+  const held = stuck.data?.items ?? [];
+  for (const run of held.slice(0, STUCK_SHOWN)) lines.push(<><Link href={to("runs", run.id)}>{run.workflow} {shortId(run.id)}</Link> is stuck: <code>{run.waits_for?.code}</code> {run.waits_for?.detail}</>);
+  if (held.length > STUCK_SHOWN) lines.push(<><Link href="waiting?for=stuck">More runs</Link> are stuck.</>);
+  for (const [what, { data, error }] of [["queues", queues], ["waiting runs", stuck], ["workflows", workflows]] as const) {
+    if (!data && error) lines.push(<>The {what} could not be looked at: {error.message}</>);
+  }
   return (
     <Panel title="Needs attention">
-      {lines.length ? <ul class="lines">{lines.map((line, i) => <li key={i}><Icon name="warning" /><span>{line}</span></li>)}</ul> : <p class="calm"><Icon name="check" />Nothing. Every queue is served, none is late or paused, no run is stuck.</p>}
+      {lines.length ? <ul class="lines">{lines.map((line, i) => <li key={i}><Icon name="warning" /><span>{line}</span></li>)}</ul> : <Calm queues={queues.data} stuck={stuck.data} workflows={workflows.data} />}
     </Panel>
   );
+}
+
+/** That all is well, as far as it was looked at. */
+function Calm({ queues, stuck, workflows }: { queues: Page<QueueRow> | undefined; stuck: Page<RunRow> | undefined; workflows: Workflows | undefined }): JSX.Element {
+  if (!queues || !stuck || !workflows) return <p class="calm faint">Looking…</p>;
+  const looks = { queues: { looked: queues.items.length, more: !!queues.next }, sample: workflows.sample, waiting: { looked: stuck.looked ?? 0, more: !!stuck.next } };
+  return <p class="calm"><Icon name="check" /><span>{sayCalm(looks)}{stuck.next ? <> <Link href="waiting?for=stuck">Look further</Link></> : null}</span></p>;
 }
 
 function RecentErrors(): JSX.Element {

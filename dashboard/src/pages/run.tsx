@@ -17,6 +17,7 @@ import { RunStateBadge } from "../parts/state";
 import { Ago, Took, When } from "../parts/time";
 import { Link, param, patchSearch } from "../route/place";
 import { to } from "../route/route";
+import { asStored } from "../session";
 import { AttemptsTab } from "./run/attempts";
 import { ChildrenTab } from "./run/children";
 import { askFork } from "./run/fork";
@@ -116,7 +117,7 @@ function RunActions({ run, steps }: { run: Run; steps: string[] }): JSX.Element 
         <Button kind="quiet" onClick={() => void copyAndSay(curl("GET", path), "the curl command")}>Copy as curl</Button>
         <Button kind="quiet" onClick={() => void copyAndSay(location.href, "the link")}>Copy link</Button>
       </Menu>
-      {starting ? <StartForm workflow={run.workflow} known={[]} like={likeOf(run)} onClose={() => setStarting(false)} /> : null}
+      {starting ? <StartForm workflow={run.workflow} known={[]} like={likeOf(run)} hidden={!asStored.value} onClose={() => setStarting(false)} /> : null}
     </>
   );
 }
@@ -124,7 +125,7 @@ function RunActions({ run, steps }: { run: Run; steps: string[] }): JSX.Element 
 /** The start that would make the same run, without its key. */
 function likeOf(run: Run): Partial<Fields> {
   return {
-    input: run.input === undefined ? "" : write(run.input, 2),
+    input: run.input === undefined || !asStored.value ? "" : write(run.input, 2),
     queue: run.queue === "default" ? "" : run.queue,
     tags: Object.entries(run.tags ?? {}).map(([name, value]) => `${name}=${value}`).join(" "),
   };

@@ -1,11 +1,11 @@
 // The list of runs: filtered by the address, steered one by one, by selection or as a whole.
 import type { JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import { useResource } from "../api/resource";
 import type { RunRow, Stats } from "../api/types";
 import { askBulk, VERBS, type RunVerb } from "../actions";
-import { serverNow } from "../clock";
+import { minute } from "../clock";
 import { many } from "../format/number";
 import { Action, Button } from "../parts/button";
 import { Icon } from "../parts/icon";
@@ -19,15 +19,15 @@ import { RunTable } from "./runs/table";
 import { NoRuns } from "./runs/none";
 import { Views } from "./runs/views";
 
-/** Relative times in the filter move with the clock; they are read anew this often. */
-const MOMENT_MS = 60_000;
-
 export function RunsPage(): JSX.Element {
   const filter = readFilter(search.value);
   const said = writeFilter(filter);
-  const moment = useMemo(() => Math.ceil(serverNow() / MOMENT_MS) * MOMENT_MS, [said]);
+  // Relative times in the filter move with the clock, once in each minute.
+  const moment = minute.value;
   const path = `runs${apiQuery(filter, moment, { limit: 50 })}`;
-  const pages = usePages<RunRow>(path, ["runs"], (run) => run.id);
+  const pages = usePages<RunRow>(path, ["runs"], (run) => run.id, { of: said });
+  const since = apiFilter(filter, moment).created_from ?? 0;
+  const rows = pages.rows.filter((run) => run.created_at >= since);
   const stats = useResource<Stats>("stats", { topics: ["runs"] });
   const [picked, setPicked] = useState<Set<string>>(new Set());
   useEffect(() => setPicked(new Set()), [said]);
@@ -40,18 +40,18 @@ export function RunsPage(): JSX.Element {
       <Views />
       <FilterBar filter={filter} set={set} counts={stats.data?.runs ?? {}} />
       <Loaded from={pages.first}>
-        {() => pages.rows.length === 0 ? (
+        {() => rows.length === 0 ? (
           said ? <NoMatch filter={filter} clear={() => set(NONE)} /> : <NoRuns />
         ) : (
           <>
             <div class="list-head">
-              <span class="faint">{pages.more ? `the newest ${pages.rows.length}` : many(pages.rows.length, "run")}{said ? " in this filter" : ""}, newest first</span>
+              <span class="faint">{pages.more ? `the newest ${rows.length}` : many(rows.length, "run")}{said ? " in this filter" : ""}, newest first</span>
               <span class="spring" />
               <ColumnPicker />
             </div>
-            <RunTable rows={pages.rows} picked={picked} setPicked={setPicked} columns={columnsOf(param("columns"))} />
+            <RunTable rows={rows} picked={picked} setPicked={setPicked} columns={columnsOf(param("columns"))} />
             {pages.more}
-            <BulkBar picked={picked} rows={pages.rows} filter={filter} moment={moment} all={!!pages.more || picked.size === pages.rows.length} clear={() => setPicked(new Set())} />
+            <BulkBar picked={picked} rows={rows} filter={filter} moment={moment} all={!!pages.more || picked.size === rows.length} clear={() => setPicked(new Set())} />
           </>
         )}
       </Loaded>

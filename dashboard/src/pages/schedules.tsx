@@ -1,19 +1,17 @@
 // Schedules: when each comes next, in words and in local time, and what can be done about it.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { send } from "../api/client";
-import type { Json } from "../api/json";
+import { requestKey, send } from "../api/client";
 import { useResource } from "../api/resource";
-import type { Page, Schedule } from "../api/types";
+import type { Occurred, Page, Schedule } from "../api/types";
 import { now } from "../clock";
 import { cli, curl } from "../format/command";
 import { cronWords } from "../format/cron";
-import { many } from "../format/number";
+import { sayOccurred } from "../format/schedule";
 import { duration, inWords, local, relative, zone } from "../format/time";
 import { changedHere } from "../live/live";
-import { ask } from "../parts/ask";
-import { Action, Button } from "../parts/button";
-import { Dialog } from "../parts/dialog";
+import { ask, type Question } from "../parts/ask";
+import { Action } from "../parts/button";
 import { Icon } from "../parts/icon";
 import { Payload } from "../parts/json-view";
 import { Empty, Fact, Loaded, PageFrame, Panel } from "../parts/page";
@@ -22,6 +20,7 @@ import { Ago, When } from "../parts/time";
 import { toast } from "../parts/toast";
 import { Link } from "../route/place";
 import { to } from "../route/route";
+import { Backfill } from "./schedules/backfill";
 
 /** When it comes, in words. */
 function saySpec({ spec }: Schedule): string {
@@ -120,19 +119,21 @@ function PauseButton({ schedule, quiet }: { schedule: Schedule; quiet?: boolean 
 
 function TriggerButton({ schedule, quiet }: { schedule: Schedule; quiet?: boolean }): JSX.Element {
   const path = `${to("schedules", schedule.name)}/trigger`;
-  const question = {
+  // Its key is made with the dialog, so that a second press of the button starts nothing.
+  const question = (key: string): Question => ({
     title: `Start ${schedule.workflow} now?`,
     text: <p>One run, as the overlap policy “{schedule.overlap.replace("_", " ")}” allows. The times of the schedule stay as they are.</p>,
     act: "Trigger",
     cli: cli("onward", "schedules", "trigger", schedule.name),
     curl: curl("POST", path),
     onAct: async () => {
-      const { value } = await send<{ run?: { id: string } | null; skipped?: string; why?: string } | null>("POST", path);
-      toast(value?.run ? "Started a run." : value?.why ?? value?.skipped ?? "Triggered.", "info", value?.run ? to("runs", value.run.id) : undefined);
+      const { value } = await send<Occurred>("POST", path, undefined, { "Idempotency-Key": key });
+      const { text, run } = sayOccurred(value);
+      toast(text, "info", run ? to("runs", run) : undefined);
       changedHere("schedules", "runs");
     },
-  };
-  return <Action kind={quiet ? "quiet" : "primary"} icon="play" onClick={() => ask(question)}>Trigger</Action>;
+  });
+  return <Action kind={quiet ? "quiet" : "primary"} icon="play" onClick={() => ask(question(requestKey()))}>Trigger</Action>;
 }
 
 function RemoveButton({ schedule }: { schedule: Schedule }): JSX.Element {
@@ -152,41 +153,3 @@ function RemoveButton({ schedule }: { schedule: Schedule }): JSX.Element {
   };
   return <Action need="admin" icon="trash" onClick={() => ask(question)}>Remove</Action>;
 }
-
-/** Runs for times that have passed. A time that has a run already keeps it, by its key. */
-function Backfill({ schedule, onClose }: { schedule: Schedule; onClose: () => void }): JSX.Element {
-  const [from, setFrom] = useState("");
-  const [before, setBefore] = useState("");
-  const [error, setError] = useState("");
-  const path = `${to("schedules", schedule.name)}/backfill`;
-  const range = { from: Date.parse(from), before: Date.parse(before) };
-  const ready = Number.isFinite(range.from) && Number.isFinite(range.before) && range.from < range.before;
-  const act = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    try {
-      const { value } = await send<{ started?: number; runs?: Json[] } | null>("POST", path, range);
-      const started = value?.started ?? value?.runs?.length;
-      toast(typeof started === "number" ? `Started ${many(started, "run")}.` : "Backfilled.");
-      changedHere("runs", "schedules");
-      onClose();
-    } catch (problem) {
-      setError((problem as Error).message);
-    }
-  };
-  return (
-    <Dialog title={`Backfill ${schedule.name}`} onClose={onClose}>
-      <form onSubmit={(event) => void act(event)}>
-        <div class="dialog-body">
-          <p>Starts a run for each of its times in this range. A time that has a run already keeps it: its key sees to that.</p>
-          <div class="fields">
-            <label class="field">From (local)<input type="datetime-local" required value={from} onInput={(event) => setFrom(event.currentTarget.value)} /></label>
-            <label class="field">Before (local)<input type="datetime-local" required value={before} onInput={(event) => setBefore(event.currentTarget.value)} /></label>
-          </div>
-          {error ? <p class="problem" role="alert">{error}</p> : null}
-        </div>
-        <footer class="dialog-foot"><Button onClick={onClose}>Close</Button><Action type="submit" kind="primary" disabled={ready ? null : "Choose a range first"}>Backfill</Action></footer>
-      </form>
-    </Dialog>
-  );
-}
-

@@ -2,8 +2,9 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { SLOW_MS, useResource } from "../api/resource";
-import { STATES, type StepStat, type WorkflowRow } from "../api/types";
+import { STATES, type StepStat, type WorkflowRow, type Workflows } from "../api/types";
 import { count, many, percent, short } from "../format/number";
+import { sayStep } from "../format/step";
 import { duration } from "../format/time";
 import { Action } from "../parts/button";
 import { Icon } from "../parts/icon";
@@ -18,10 +19,10 @@ import { StartForm } from "./workflows/start";
 const total = (row: WorkflowRow): number => Object.values(row.runs).reduce((sum, one) => sum + (one ?? 0), 0);
 
 export function WorkflowsPage(): JSX.Element {
-  const list = useResource<{ items: WorkflowRow[] }>("workflows", { topics: ["runs", "workers"], gap: SLOW_MS });
+  const list = useResource<Workflows>("workflows", { topics: ["runs", "workers"], gap: SLOW_MS });
   const [starting, setStarting] = useState<string | null>(null);
   return (
-    <PageFrame title="Workflows" head={<Action icon="plus" kind="primary" onClick={() => setStarting("")}>Start a run</Action>}>
+    <PageFrame title="Workflows" about={list.data ? `Runs are counted over the newest ${many(list.data.sample, "run")}.` : undefined} head={<Action icon="plus" kind="primary" onClick={() => setStarting("")}>Start a run</Action>}>
       <Loaded from={list}>
         {({ items }) => items.length === 0 ? (
           <Empty icon="workflows" title="No workflows yet"><p>A workflow is a name and a function. It shows up here when a worker serves it, or when a run of it is started.</p><pre>onward.worker().serve(ORDER, order).start().await?</pre></Empty>
@@ -47,8 +48,8 @@ function CountLink({ row, state }: { row: WorkflowRow; state: (typeof STATES)[nu
 }
 
 export function WorkflowPage({ name }: { name: string }): JSX.Element {
-  const list = useResource<{ items: WorkflowRow[] }>("workflows", { topics: ["runs", "workers"], gap: SLOW_MS });
-  const steps = useResource<{ sample: number | { runs: number }; items: StepStat[] }>(`${to("workflows", name)}/steps`, { topics: ["runs"], gap: SLOW_MS });
+  const list = useResource<Workflows>("workflows", { topics: ["runs", "workers"], gap: SLOW_MS });
+  const steps = useResource<{ sample: number; items: StepStat[] }>(`${to("workflows", name)}/steps`, { topics: ["runs"], gap: SLOW_MS });
   const [starting, setStarting] = useState(false);
   const row = list.data?.items.find((one) => one.name === name);
   return (
@@ -56,8 +57,8 @@ export function WorkflowPage({ name }: { name: string }): JSX.Element {
       head={<><Link class="button" href={`runs?workflow=${encodeURIComponent(name)}`}><Icon name="runs" />Its runs</Link><Action icon="plus" kind="primary" onClick={() => setStarting(true)}>Start a run</Action></>}>
       {row && !row.served_by ? <div class="notice warning" role="note"><Icon name="warning" /><div>No live worker serves it: its runs stay queued until one does.</div></div> : null}
       <div class="stack">
-        {row ? <div class="row wrap">{STATES.map((state) => <Link key={state} class="plain" href={`runs?state=${state}&workflow=${encodeURIComponent(name)}`}><StateBadge state={state} /> <b class="num">{count(row.runs[state] ?? 0)}</b></Link>)}</div> : null}
-        <Loaded from={steps}>{(data) => <StepStats sample={typeof data.sample === "number" ? data.sample : data.sample?.runs ?? 0} items={data.items} />}</Loaded>
+        {row ? <div class="row wrap">{STATES.map((state) => <Link key={state} class="plain" href={`runs?state=${state}&workflow=${encodeURIComponent(name)}`}><StateBadge state={state} /> <b class="num">{count(row.runs[state] ?? 0)}</b></Link>)}<span class="faint">among the newest {many(list.data?.sample ?? 0, "run")} of all workflows</span></div> : null}
+        <Loaded from={steps}>{(data) => <StepStats sample={data.sample} items={data.items} />}</Loaded>
       </div>
       {starting ? <StartForm workflow={name} known={[]} onClose={() => setStarting(false)} /> : null}
     </PageFrame>
@@ -72,13 +73,13 @@ function StepStats({ sample, items }: { sample: number; items: StepStat[] }): JS
     <Panel title="Steps" flush head={<span class="faint">over the newest {many(sample, "ended run")}; bars are logarithmic</span>}>
       {items.length === 0 ? <p class="faint pad">No ended run has recorded a step yet.</p> : (
         <Table label="Durations of steps" rows={items} rowKey={(item) => item.step} columns={[
-          { name: "step", cell: (item) => item.step },
+          { name: "step", cell: (item) => sayStep(item.step) },
           { name: "p50 · p95 · p99", weight: 2, grow: true, cell: (item) => <span class="percentiles" aria-hidden="true"><i class="p99" style={{ width: `${share(item.p99_ms)}%` }} /><i class="p95" style={{ width: `${share(item.p95_ms)}%` }} /><i class="p50" style={{ width: `${share(item.p50_ms)}%` }} /></span> },
           { name: "p50", number: true, cell: (item) => duration(Number(item.p50_ms)) },
           { name: "p95", number: true, cell: (item) => duration(Number(item.p95_ms)) },
           { name: "p99", number: true, weight: 2, cell: (item) => duration(Number(item.p99_ms)) },
-          { name: "times", number: true, weight: 2, cell: (item) => count(item.count) },
-          { name: "failed tries", number: true, cell: (item) => (item.failures ? <span class="bad">{count(item.failures)} · {percent(item.failures, item.count + item.failures)}</span> : <span class="faint">0</span>) },
+          { name: "tries", number: true, weight: 2, cell: (item) => count(item.count) },
+          { name: "failed tries", number: true, cell: (item) => (item.failures ? <span class="bad">{count(item.failures)} · {percent(item.failures, item.count)}</span> : <span class="faint">0</span>) },
         ]} />
       )}
     </Panel>

@@ -2,10 +2,10 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError } from "../api/client";
 import { Button } from "./button";
 import { CopyButton } from "./copy";
 import { Dialog } from "./dialog";
+import { useSending } from "./form";
 
 export interface Question {
   title: string;
@@ -36,23 +36,14 @@ export function AskHost(): JSX.Element | null {
 function Ask({ question, onClose }: { question: Question; onClose: () => void }): JSX.Element {
   const [reason, setReason] = useState("");
   const [typed, setTyped] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState("");
-  const act = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    setBusy(true);
-    try {
-      await question.onAct(reason);
-      onClose();
-    } catch (problem) {
-      setError(problem instanceof ApiError || problem instanceof Error ? problem.message : String(problem));
-      setBusy(false);
-    }
-  };
+  const { act, busy, error } = useSending(async () => {
+    await question.onAct(reason);
+    onClose();
+  });
   const waits = question.typed && typed !== question.typed ? `Type ${question.typed} first` : null;
   return (
     <Dialog title={question.title} onClose={onClose}>
-      <form onSubmit={(event) => void act(event)}>
+      <form onSubmit={act}>
         <div class="dialog-body">
           <div>{question.text}</div>
           {question.typed ? <label class="field">Type <code>{question.typed}</code> to go on<input value={typed} autocomplete="off" onInput={(event) => setTyped(event.currentTarget.value)} /></label> : null}
@@ -62,7 +53,7 @@ function Ask({ question, onClose }: { question: Question; onClose: () => void })
         </div>
         <footer class="dialog-foot">
           <Button onClick={onClose}>Keep as it is</Button>
-          <Button type="submit" kind={question.danger ? "danger" : "primary"} disabled={busy ? "Under way" : waits}>{question.act}</Button>
+          <Button type="submit" kind={question.danger ? "danger" : "primary"} disabled={busy ?? waits}>{question.act}</Button>
         </footer>
       </form>
     </Dialog>

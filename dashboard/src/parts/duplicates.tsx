@@ -1,8 +1,9 @@
 // What came later with a key: when, from where, and whether it asked for the same.
 import type { JSX } from "preact";
 import type { Duplicates } from "../api/types";
+import { csvUrl } from "../format/csv";
 import { count, many } from "../format/number";
-import { duration } from "../format/time";
+import { duration, utc } from "../format/time";
 import { Icon } from "./icon";
 import { Empty } from "./page";
 import { Table } from "./table";
@@ -12,6 +13,7 @@ export function DuplicateList({ duplicates, first, got = "the run that was there
   const latest = [...duplicates.latest].sort((a, b) => b.at - a.at);
   const other = latest.filter((one) => !one.same_input).length;
   if (duplicates.count === 0) return <Empty icon="check" title="No duplicates"><p>Nobody came a second time.</p></Empty>;
+  const rows = [["at", "caller", "input"], ...latest.map((one) => [utc(one.at), one.caller, one.same_input ? "same" : "other"])];
   return (
     <div class="stack">
       <div class="tiles">
@@ -20,6 +22,7 @@ export function DuplicateList({ duplicates, first, got = "the run that was there
         <div class={other ? "tile bad" : "tile"}><span class="tile-name">with another input</span><span class="tile-value num">{count(other)}</span><span class="faint">were refused: key_conflict</span></div>
       </div>
       {duplicates.count > latest.length ? <p class="faint">The newest {many(latest.length, "duplicate")} are kept; {count(duplicates.count - latest.length)} older ones are only counted.</p> : null}
+      <div class="row end"><a class="button" href={csvUrl(rows)} download="duplicates.csv"><Icon name="download" />CSV</a></div>
       <Table label="Duplicates" rows={latest.map((one, i) => ({ ...one, i }))} rowKey={(one) => `${one.at}-${one.i}`} columns={[
         { name: "when", number: true, cell: (one) => <When at={one.at} /> },
         { name: "age", weight: 2, cell: (one) => <Ago at={one.at} /> },

@@ -1,8 +1,8 @@
 // Pages of a list: the first is live, more are added below it.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../api/client";
-import { useResource, type Resource } from "../api/resource";
+import { isAway, useResource, type Resource } from "../api/resource";
 import type { Page } from "../api/types";
 import { Button } from "./button";
 import { toastError } from "./toast";
@@ -10,39 +10,52 @@ import { toastError } from "./toast";
 export interface Paged<T> {
   first: Resource<Page<T>>;
   rows: T[];
+  /** How many were looked at for these rows. */
+  looked: number;
   more: JSX.Element | null;
+}
+
+interface Options {
+  /** What the list is of, where its path changes with the clock: rows stay while it is the same. */
+  of?: string;
+  /** Fetches are at least this far apart. */
+  gap?: number;
+  /** The words on the button. */
+  words?: string;
 }
 
 const joined = (path: string, cursor: string): string => `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`;
 
 /** A list that grows by its next page. */
-export function usePages<T>(path: string | null, topics: string[], rowKey: (row: T) => string): Paged<T> {
-  const first = useResource<Page<T>>(path, { topics });
-  const [later, setLater] = useState<T[]>([]);
-  const [next, setNext] = useState<string | null | undefined>(undefined);
+export function usePages<T>(path: string | null, topics: string[], rowKey: (row: T) => string, { of, gap, words = "Show more" }: Options = {}): Paged<T> {
+  const same = of ?? path ?? "";
+  const found = useResource<Page<T>>(path, { topics, ...(gap ? { gap } : {}) });
+  const held = useRef<{ of: string; page: Page<T> } | null>(null);
+  if (found.data) held.current = { of: same, page: found.data };
+  const kept = held.current?.of === same && (!found.error || isAway(found.error)) ? held.current.page : undefined;
+  const first = { ...found, data: found.data ?? kept };
+  const [later, setLater] = useState<Page<T>[]>([]);
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
-    setLater([]);
-    setNext(undefined);
-  }, [path]);
-  const cursor = next === undefined ? first.data?.next ?? null : next;
+  useEffect(() => setLater([]), [same]);
+  const cursor = (later.length ? later[later.length - 1] : first.data)?.next ?? null;
   const load = async (): Promise<void> => {
     if (!path || !cursor) return;
     setBusy(true);
     try {
       const page = await get<Page<T>>(joined(path, cursor));
-      setLater((before) => [...before, ...page.items]);
-      setNext(page.next);
+      setLater((before) => [...before, page]);
     } catch (error) {
       toastError(error);
     }
     setBusy(false);
   };
   const seen = new Set<string>();
-  const rows = [...(first.data?.items ?? []), ...later].filter((row) => {
+  const pages = [...(first.data ? [first.data] : []), ...later];
+  const rows = pages.flatMap((page) => page.items).filter((row) => {
     const key = rowKey(row);
     return !seen.has(key) && seen.add(key);
   });
-  const more = cursor ? <div class="more"><Button onClick={() => void load()} disabled={busy ? "Loading" : null}>Show more</Button></div> : null;
-  return { first, rows, more };
+  const looked = pages.reduce((sum, page) => sum + (page.looked ?? page.items.length), 0);
+  const more = cursor ? <div class="more"><Button onClick={() => void load()} disabled={busy ? "Loading" : null}>{words}</Button></div> : null;
+  return { first, rows, looked, more };
 }

@@ -30,7 +30,7 @@ pub(super) async fn unserved(
     let now = place.now();
     let before = Timestamp::from_millis(now.as_millis().saturating_sub(long));
     let filter = Filter { created_before: Some(before), ..Filter::default() };
-    let runs = runs(place, RunState::Queued, filter).await?;
+    let Looked { runs, cut } = runs(place, RunState::Queued, filter).await?;
     let mut groups: BTreeMap<(String, String), Vec<RunId>> = BTreeMap::new();
     let around = Around { workers, ..Around::default() };
     for run in &runs {
@@ -50,13 +50,15 @@ pub(super) async fn unserved(
         );
         Finding::bad("queued", said, todo).of_runs(ids)
     });
-    Ok(or_well(found, "queued", "every run that is queued has a worker, or is new"))
+    let well = "every run that is queued has a worker, or is new";
+    Ok(or_well(found, "queued", well_of(well, cut)))
 }
 
 /// Runs that wait for an operator or another build, by why.
 pub(super) async fn stuck(place: &Place) -> Result<Vec<Finding>, Problem> {
     let mut groups: BTreeMap<String, Vec<RunId>> = BTreeMap::new();
-    for run in runs(place, RunState::Waiting, Filter::default()).await? {
+    let Looked { runs, cut } = runs(place, RunState::Waiting, Filter::default()).await?;
+    for run in runs {
         if let Some(Waits::Stuck { code, .. }) = run.waits_for {
             groups.entry(code).or_default().push(run.id);
         }
@@ -68,14 +70,15 @@ pub(super) async fn stuck(place: &Place) -> Result<Vec<Finding>, Problem> {
         let then = "Then: onward runs list --state stuck -o ids | onward runs retry -";
         Finding::bad("stuck", said, format!("{advice} {then}")).of_runs(ids)
     });
-    Ok(or_well(found, "stuck", "no run waits for an operator"))
+    Ok(or_well(found, "stuck", well_of("no run waits for an operator", cut)))
 }
 
 /// Runs whose workers died several times in a row.
 pub(super) async fn crashing(place: &Place) -> Result<Vec<Finding>, Problem> {
-    let mut ids = Vec::new();
+    let (mut ids, mut any_cut) = (Vec::new(), false);
     for state in [RunState::Queued, RunState::Running, RunState::Waiting] {
-        let runs = runs(place, state, Filter::default()).await?;
+        let Looked { runs, cut } = runs(place, state, Filter::default()).await?;
+        any_cut |= cut;
         let is_suspect = |run: &&Run| run.crashes >= SUSPECT_CRASHES;
         ids.extend(runs.iter().filter(is_suspect).map(|run| run.id));
     }
@@ -89,12 +92,12 @@ pub(super) async fn crashing(place: &Place) -> Result<Vec<Finding>, Problem> {
         )
         .of_runs(ids)
     });
-    Ok(or_well(found.into_iter(), "crashes", "no run kills its workers"))
+    Ok(or_well(found.into_iter(), "crashes", well_of("no run kills its workers", any_cut)))
 }
 
 /// Runs that turned back, and could not undo everything.
 pub(super) async fn undo_failed(place: &Place) -> Result<Vec<Finding>, Problem> {
-    let failed = runs(place, RunState::Failed, Filter::default()).await?;
+    let Looked { runs: failed, cut } = runs(place, RunState::Failed, Filter::default()).await?;
     let code = Code::UndoFailed.as_str();
     let is_left = |run: &&Run| run.failure.as_ref().is_some_and(|failure| failure.code == code);
     let ids: Vec<_> = failed.iter().filter(is_left).map(|run| run.id).collect();
@@ -103,19 +106,62 @@ pub(super) async fn undo_failed(place: &Place) -> Result<Vec<Finding>, Problem> 
         let todo = format!("{} Which steps: onward runs show ID", Code::UndoFailed.advice());
         Finding::bad("undo", said, todo).of_runs(ids)
     });
-    Ok(or_well(found.into_iter(), "undo", "no failed run has anything left to undo"))
+    let well = well_of("no failed run has anything left to undo", cut);
+    Ok(or_well(found.into_iter(), "undo", well))
+}
+
+/// Runs that were looked at.
+struct Looked {
+    runs: Vec<Run>,
+    /// Whether there are more, older ones.
+    cut: bool,
 }
 
 /// The newest runs in this state that fit, up to the limit.
-async fn runs(place: &Place, state: RunState, filter: Filter) -> Result<Vec<Run>, Problem> {
+async fn runs(place: &Place, state: RunState, filter: Filter) -> Result<Looked, Problem> {
     let filter = Filter { states: vec![state], ..filter };
-    Ok(place.list(Query { filter, before: None, limit: RUNS_MAX }).await?.runs)
+    let page = place.list(Query { filter, before: None, limit: RUNS_MAX }).await?;
+    Ok(Looked { runs: page.runs, cut: page.more })
 }
 
-fn or_well(found: impl Iterator<Item = Finding>, check: &'static str, well: &str) -> Vec<Finding> {
+/// What is said where nothing was found: no more than was looked at.
+fn well_of(well: &str, cut: bool) -> String {
+    if cut {
+        format!("{well}, among the newest {RUNS_MAX} of their state")
+    } else {
+        well.to_owned()
+    }
+}
+
+fn or_well(
+    found: impl Iterator<Item = Finding>,
+    check: &'static str,
+    well: String,
+) -> Vec<Finding> {
     let mut found: Vec<_> = found.collect();
     if found.is_empty() {
         found.push(Finding::well(check, well));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use onward::{Onward, Workflow};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_not_looked_at_is_not_called_well() {
+        const LATER: Workflow<usize, ()> = Workflow::named("later");
+        let onward = Onward::open("memory:").await.unwrap();
+        let place = Place::Store(onward.clone());
+        let said = async || stuck(&place).await.unwrap().remove(0).found;
+        assert_eq!(said().await, "no run waits for an operator");
+        for number in 0..=RUNS_MAX {
+            onward.start(LATER, &number).delay(Duration::from_secs(3600)).await.unwrap();
+        }
+        let newest = "no run waits for an operator, among the newest 1000 of their state";
+        assert_eq!(said().await, newest);
+    }
 }

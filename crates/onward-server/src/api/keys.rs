@@ -3,8 +3,8 @@
 //! Owns: the rows about keys. Never takes or frees one.
 
 use axum::extract::State;
-use onward::RunId;
 use onward::store::{KeyLook, Looks, RunKey, Which};
+use onward::{Filter, Query, Run, RunId, Timestamp};
 use serde::Serialize;
 
 use super::runs;
@@ -56,16 +56,54 @@ pub(crate) async fn conflicts(State(app): State<App>, params: Params) -> Answer 
 struct Shown {
     run: Fields,
     duplicates: onward::Duplicates,
+    /// How many of those that are kept had another input.
+    conflicts: u64,
+    /// When the key is free again, if it has a time of its own.
+    expires_at: Option<Timestamp>,
+    /// Whether the run has the key, rather than had it.
+    held: bool,
 }
 
 pub(crate) async fn show(
     State(app): State<App>,
     At((workflow, key)): At<(String, String)>,
+    params: Params,
 ) -> Answer {
     let text = format!("no run of workflow {workflow:?} has the key {key:?}");
-    let run = app.store().get(Which::Key { workflow, key }).await?;
+    let which = Which::Key { workflow: workflow.clone(), key: key.clone() };
+    let holder = app.store().get(which).await?;
+    let held = holder.is_some();
+    let run = match holder {
+        None if params.is_set("past")? => past(&app, workflow, key).await?,
+        holder => holder,
+    };
     let run = run.ok_or_else(|| Problem::new(onward::Code::KeyNotFound, text))?;
     let duplicates = app.onward.run(run.id).duplicates().await?;
+    let other = duplicates.latest.iter().filter(|duplicate| !duplicate.same_input);
+    let (conflicts, expires_at) = (other.count() as u64, expiry(&app, &run).await?);
     let why = runs::reason(&app, &run).await?;
-    answer::ok(&Shown { run: runs::row(&run, &runs::sentence(&why))?, duplicates })
+    let run = runs::row(&run, &runs::sentence(&why))?;
+    answer::ok(&Shown { run, duplicates, conflicts, expires_at, held })
+}
+
+/// The newest run that had a key, which is free or another's by now.
+async fn past(app: &App, workflow: String, key: String) -> Result<Option<Run>, Problem> {
+    let filter = Filter { workflow: Some(workflow), key: Some(key), ..Filter::default() };
+    let page = app.onward.list(Query { filter, before: None, limit: 1 }).await?;
+    Ok(page.runs.into_iter().next())
+}
+
+/// When the key of a run is free again, where its store tells.
+async fn expiry(app: &App, run: &Run) -> Result<Option<Timestamp>, Problem> {
+    let (Some(looks), Some(key)) = (app.store().looks(), &run.key) else { return Ok(None) };
+    // The page begins after what would come just before it, so the row of this run is its first.
+    let before = RunId::from_u128(run.id.as_u128().saturating_sub(1));
+    let look = KeyLook {
+        workflow: Some(run.workflow.clone()),
+        prefix: key.clone(),
+        after: Some((key.clone(), before)),
+        limit: 1,
+    };
+    let found = looks.run_keys(look).await?.keys.into_iter().find(|row| row.run == run.id);
+    Ok(found.and_then(|row| row.expires_at))
 }

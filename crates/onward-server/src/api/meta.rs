@@ -22,6 +22,8 @@ struct Meta<'a> {
     store: &'a str,
     now: Timestamp,
     hide_payloads: bool,
+    /// Whether payloads are shown as a function of the application makes them.
+    redacts_payloads: bool,
     read_only: bool,
     /// Whether one logs in with a token.
     login: bool,
@@ -36,6 +38,7 @@ pub(crate) async fn show(State(app): State<App>, Extension(caller): Extension<Ca
         store: app.store_kind(),
         now: app.now(),
         hide_payloads: app.options.hide_payloads,
+        redacts_payloads: app.options.redact.is_some(),
         read_only: app.options.read_only,
         login: matches!(app.options.access, Access::Tokens(_)),
         features: FEATURES,

@@ -23,5 +23,6 @@ pub(crate) mod stats;
 pub(crate) mod steer;
 pub(crate) mod step_keys;
 pub(crate) mod steps;
+pub(crate) mod waiting;
 pub(crate) mod workers;
 pub(crate) mod workflows;

@@ -5,6 +5,7 @@
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use onward::limits::PAGE_ROWS_MAX;
 use onward::{Code, Filter, Query, Run, RunId, RunState, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::workflows::each_run;
 use crate::answer::{self, Answer, Page};
 use crate::app::App;
-use crate::guard::Detail;
-use crate::limits::{OPERATION_IDS_MAX, OPERATION_MATCH_MAX};
+use crate::guard::{Detail, Outcome};
+use crate::limits::{OPERATION_IDS_MAX, OPERATION_MATCH_MAX, OPERATION_REASON_MAX};
 use crate::operation::{Action, Chosen, OPERATION, Operation, QUEUE, Totals, progress};
 use crate::options::{Caller, Role};
 use crate::problem::Problem;
@@ -67,7 +68,7 @@ pub(crate) async fn begin(
 ) -> Answer {
     let mut operation = checked(&new, &caller)?;
     if new.dry_run {
-        return matched(&app, &operation).await;
+        return counted_only(matched(&app, &operation).await?);
     }
     app.operate().await;
     // Runs that are started from here on are not meant.
@@ -84,10 +85,23 @@ pub(crate) async fn begin(
     }
     let handle = start.caller(format!("http {}", caller.who)).await?;
     let run = handle.status().await?;
-    let detail = Detail(format!("{:?} as run {}", operation.action, run.id));
+    let detail = said(&operation, run.id);
     let operation = shown(&app, run).await?;
     let mut response = answer::with(StatusCode::ACCEPTED, &Begun { operation })?;
     response.extensions_mut().insert(detail);
+    Ok(response)
+}
+
+/// What the audit says of a change that is begun.
+fn said(operation: &Operation, run: RunId) -> Detail {
+    let why = operation.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    Detail(format!("{:?} as run {run}{why}", operation.action))
+}
+
+/// The answer of a dry run, which the audit does not take for a change.
+fn counted_only(mut response: Response) -> Answer {
+    response.extensions_mut().insert(Outcome("counted"));
+    response.extensions_mut().insert(Detail("a dry run: nothing was changed".to_owned()));
     Ok(response)
 }
 
@@ -106,6 +120,14 @@ fn checked(new: &NewOperation, caller: &Caller) -> Result<Operation, Problem> {
     if new.ids.len() > OPERATION_IDS_MAX {
         let text = format!("more than {OPERATION_IDS_MAX} of them: say it with a filter");
         return Err(Problem::invalid("ids", text));
+    }
+    let reason = new.reason.as_deref().unwrap_or_default();
+    if reason.chars().count() > OPERATION_REASON_MAX {
+        let text = format!("it is longer than {OPERATION_REASON_MAX} characters");
+        return Err(Problem::invalid("reason", text));
+    }
+    if reason.contains('\0') {
+        return Err(Problem::new(Code::NulCharacter, "the reason holds a NUL character"));
     }
     Ok(Operation {
         action: new.action,

@@ -4,7 +4,7 @@
 //! run; the library does.
 
 use axum::extract::State;
-use onward::{Around, Query, Run, RunPage, RunState, Why, why};
+use onward::{Around, Query, Run, RunPage, Why, why};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -17,15 +17,6 @@ use crate::request::{At, Params, run_id};
 pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
     let (filter, limit) = (filter::of_params(&params)?, params.limit()?);
     let page = app.onward.list(Query { filter, before: params.cursor_of()?, limit }).await?;
-    rows(&app, page).await
-}
-
-/// Runs that wait, with what they wait for.
-pub(crate) async fn waiting(State(app): State<App>, params: Params) -> Answer {
-    let mut query =
-        Query { before: params.cursor_of()?, limit: params.limit()?, ..Query::default() };
-    query.filter.states = vec![RunState::Waiting];
-    let page = app.onward.list(query).await?;
     rows(&app, page).await
 }
 

@@ -25,6 +25,7 @@ struct StepTimes {
 #[derive(Serialize)]
 struct StepTime {
     step: String,
+    /// Tries, those that failed among them.
     count: usize,
     p50_ms: i64,
     p95_ms: i64,
@@ -73,7 +74,7 @@ async fn see(app: &App, run: RunId, steps: &mut BTreeMap<String, Seen>) -> Resul
         let page = app.store().history(run, after, onward::limits::PAGE_ROWS_MAX).await?;
         records += page.records.len();
         after = page.records.last().map(|record| record.seq);
-        for record in &page.records {
+        for record in page.records.iter().filter(|record| is_work(record)) {
             steps.entry(name(record).to_owned()).or_default().see(record);
         }
         if !page.more || records >= STEPS_RECORDS_MAX {
@@ -82,24 +83,27 @@ async fn see(app: &App, run: RunId, steps: &mut BTreeMap<String, Seen>) -> Resul
     }
 }
 
-/// The step's name, without its number among those of that name.
+/// Whether a record tells of a body that was executed: sleeps, signals and the engine's own notes are
+/// no work whose time says anything, but what undoes a step is.
+fn is_work(record: &Record) -> bool {
+    let of_engine = record.step.starts_with('$');
+    let undoes = record.step.starts_with("$undo/") || record.step.starts_with("$on_cancel/");
+    let executed =
+        matches!(record.entry, Entry::Done(_) | Entry::Failed(_) | Entry::TryFailed { .. });
+    executed && (!of_engine || undoes)
+}
+
+/// The step's name, without what tells it from others of that name: a number, an id of its own or a
+/// key. A `#` inside of a name is escaped.
 fn name(record: &Record) -> &str {
-    match record.step.rsplit_once('#') {
-        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => &record.step,
-    }
+    record.step.split_once('#').map_or(&record.step, |(name, _)| name)
 }
 
 impl Seen {
+    /// Adds one try, however it ended.
     fn see(&mut self, record: &Record) {
-        match record.entry {
-            Entry::Done(_) => self.times.push(took(record)),
-            Entry::Failed(_) | Entry::TryFailed { .. } => {
-                self.times.push(took(record));
-                self.failures += 1;
-            }
-            _ => {}
-        }
+        self.times.push(took(record));
+        self.failures += usize::from(!matches!(record.entry, Entry::Done(_)));
     }
 
     fn times(mut self, step: String) -> StepTime {

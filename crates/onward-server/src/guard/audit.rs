@@ -1,7 +1,7 @@
 //! A row of the audit for every change.
 //!
 //! Owns: that a change is written down before it is made, and how it went afterwards. Never writes a
-//! body or a token: the action, the path and who.
+//! body or a token: the action, the path, who, and what a handler says of it.
 
 use axum::http::request::Parts;
 use axum::response::Response;
@@ -17,20 +17,26 @@ use crate::problem::{Problem, Refused};
 #[derive(Clone)]
 pub(crate) struct Detail(pub(crate) String);
 
+/// How it went, where that is more than that it went well; a handler leaves it with its answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Outcome(pub(crate) &'static str);
+
 /// A change that is written down, and whose outcome is not yet.
 pub(super) struct Audited(Option<AuditId>);
 
 /// How a change went.
-pub(super) struct Outcome {
+pub(super) struct Ended {
     text: String,
     detail: Option<String>,
 }
 
-impl Outcome {
+impl Ended {
     pub(super) fn of(response: &Response) -> Self {
         let text = match response.extensions().get::<Refused>() {
             Some(refused) => refused.0.as_str(),
-            None if response.status().is_success() => "ok",
+            None if response.status().is_success() => {
+                response.extensions().get::<Outcome>().map_or("ok", |outcome| outcome.0)
+            }
             None => "refused",
         };
         let detail = response.extensions().get::<Detail>().map(|detail| detail.0.clone());
@@ -58,9 +64,9 @@ pub(super) async fn begin(
 
 impl Audited {
     /// Writes down how it went. A row that stays without an outcome says that nobody knows.
-    pub(super) async fn end(self, app: &App, outcome: Outcome) {
+    pub(super) async fn end(self, app: &App, ended: Ended) {
         let (Some(id), Some(audit)) = (self.0, app.store().audit()) else { return };
-        if let Err(error) = audit.end_audit(id, outcome.text, outcome.detail).await {
+        if let Err(error) = audit.end_audit(id, ended.text, ended.detail).await {
             tracing::warn!(%id, %error, "the outcome of a change was not written down");
         }
     }

@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 use onward::Code;
 use tracing::Instrument;
 
-pub(crate) use audit::Detail;
+pub(crate) use audit::{Detail, Outcome};
 pub(crate) use who::{COOKIE, session_secret};
 
 use crate::app::App;
@@ -98,7 +98,7 @@ async fn pass(guard: &Guard, request: Request, next: Next) -> Result<Response, P
         Some(problem) => problem.into_response(),
         None => next.run(Request::from_parts(parts, body)).await,
     };
-    audited.end(app, audit::Outcome::of(&response)).await;
+    audited.end(app, audit::Ended::of(&response)).await;
     Ok(response)
 }
 

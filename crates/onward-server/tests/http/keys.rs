@@ -1,9 +1,11 @@
 //! Keys of runs and of steps: look-ups, duplicates, conflicts, release.
 
+use std::time::{Duration, Instant};
+
 use onward::Failure;
 use serde_json::json;
 
-use super::stage::{Asked, Stage};
+use super::stage::{Asked, SOON, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 
@@ -49,8 +51,37 @@ async fn duplicates_and_conflicts_are_told() {
         (&shown["run"]["key"], &shown["duplicates"]["count"]),
         (&json!("order/7"), &json!(4))
     );
+    assert_eq!(
+        (&shown["conflicts"], &shown["expires_at"], &shown["held"]),
+        (&json!(2), &json!(null), &json!(true))
+    );
     let none = stage.get("/api/v1/keys/double/order-9").await;
     assert_eq!((none.status, none.code().as_str()), (404, "key_not_found"));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_says_when_it_is_free_and_is_found_after_that() {
+    const PATH: &str = "/api/v1/keys/double/order-1";
+    let stage = Stage::open().await;
+    for (key, ttl) in [("order-1", 60_000), ("order-10", 90_000)] {
+        stage.keyed(RUNS, key, json!({ "input": 1, "key_ttl_ms": ttl })).await;
+    }
+    let shown = stage.get(PATH).await.json();
+    let kept = shown["expires_at"].as_i64().unwrap() - shown["run"]["created_at"].as_i64().unwrap();
+    assert_eq!((kept, &shown["held"]), (60_000, &json!(true)));
+    let short = json!({ "input": 2, "key_ttl_ms": 1 });
+    let run = stage.keyed(RUNS, "order-2", short).await.json()["run"]["id"].clone();
+    let (path, begun) = ("/api/v1/keys/double/order-2", Instant::now());
+    while stage.get(path).await.status != 404 {
+        assert!(begun.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let past = stage.get(&format!("{path}?past=true")).await.json();
+    assert_eq!((&past["run"]["id"], &past["held"]), (&run, &json!(false)));
+    let never = stage.get("/api/v1/keys/double/order-3?past=true").await;
+    assert_eq!((never.status, never.code().as_str()), (404, "key_not_found"));
+    assert_eq!(stage.get(&format!("{path}?past=perhaps")).await.status, 400);
     stage.stop().await;
 }
 

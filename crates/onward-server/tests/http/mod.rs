@@ -1,5 +1,6 @@
 //! What is tried on each store, over a server on a port of its own.
 
+mod audit;
 mod callbacks;
 mod codes;
 mod dashboard;
@@ -14,5 +15,7 @@ mod schema;
 mod security;
 mod stage;
 mod start;
+mod steps;
 mod stream;
 mod sweep;
+mod waiting;

@@ -24,12 +24,13 @@ import { KeyStateBadge } from "./state";
 interface KeyAnswer {
   run: RunRow;
   duplicates: Duplicates;
-  conflicts?: number;
-  expires_at?: number | null;
+  expires_at: number | null;
+  /** Whether the run has the key, rather than had it. */
+  held: boolean;
 }
 
 export function KeyPage({ workflow, name }: { workflow: string; name: string }): JSX.Element {
-  const found = useResource<KeyAnswer>(to("keys", workflow, name), { topics: ["runs"] });
+  const found = useResource<KeyAnswer>(`${to("keys", workflow, name)}?past=true`, { topics: ["runs"] });
   return (
     <PageFrame title={name} about={<>key of workflow <Link href={to("workflows", workflow)}>{workflow}</Link></>} head={<><CopyButton text={name} what="the key" words="Copy key" /><CopyButton text={cli("onward", "keys", "show", workflow, name)} what="the command" words="Copy as CLI" /></>}>
       <Loaded from={found}>{(data) => <KeyView answer={data} />}</Loaded>
@@ -38,16 +39,16 @@ export function KeyPage({ workflow, name }: { workflow: string; name: string }):
 }
 
 function KeyView({ answer }: { answer: KeyAnswer }): JSX.Element {
-  const { run, duplicates } = answer;
+  const { run, duplicates, held, expires_at } = answer;
   return (
     <div class="stack">
-      <Panel title="The run that has it">
+      <Panel title={held ? "The run that has it" : "The run that had it"}>
         <dl class="facts">
           <Fact name="state"><RunStateBadge run={run} /></Fact>
           <Fact name="run"><Link class="mono" href={to("runs", run.id)}>{run.id}</Link></Fact>
           <Fact name="first start"><When at={run.created_at} /></Fact>
           <Fact name="took"><Took from={run.started_at} to={run.finished_at} /></Fact>
-          <Fact name="key is free again">{answer.expires_at ? <Ago at={answer.expires_at} /> : "when the run is no longer kept"}</Fact>
+          <Fact name="key is free again">{!held ? "it is: a start with it now makes a new run" : expires_at ? <Ago at={expires_at} /> : "when the run is no longer kept"}</Fact>
         </dl>
       </Panel>
       <Strip first={run.created_at} duplicates={duplicates} />

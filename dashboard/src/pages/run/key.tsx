@@ -12,7 +12,7 @@ export function KeyTab({ run, duplicates }: { run: Run; duplicates: Duplicates |
   }
   return (
     <div class="stack">
-      <p><Link href={to("keys", run.workflow, run.key)}>{run.key}</Link> belongs to this run of <b>{run.workflow}</b>.</p>
+      <p><Link href={to("keys", run.workflow, run.key)}>{run.key}</Link> is the key that this run of <b>{run.workflow}</b> was started with.</p>
       <DuplicateList duplicates={duplicates ?? { count: run.duplicates, latest: [] }} first={run.created_at} />
     </div>
   );

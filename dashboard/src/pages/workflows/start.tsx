@@ -1,13 +1,15 @@
 // Starts a run: its input, and the options that a start takes.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { bodyText, RawJson, send, type Body } from "../../api/client";
+import { bodyText, RawJson, requestKey, send, type Body } from "../../api/client";
 import type { Run } from "../../api/types";
 import { cli, curl } from "../../format/command";
 import { changedHere } from "../../live/live";
 import { Same } from "../../parts/ask";
 import { Action, Button } from "../../parts/button";
 import { Dialog } from "../../parts/dialog";
+import { useSending } from "../../parts/form";
+import { Icon } from "../../parts/icon";
 import { JsonField, jsonText, jsonTrouble } from "../../parts/json-field";
 import { toast } from "../../parts/toast";
 import { go } from "../../route/place";
@@ -50,38 +52,40 @@ function cliOf(fields: Fields): string {
   return cli(...words);
 }
 
+const keyHeader = (key: string): Record<string, string> => ({ "Idempotency-Key": `"${key.replace(/["\\]/g, "\\$&")}"` });
+
 interface StartProps {
   /** Empty where it is still to be chosen. */
   workflow: string;
   known: string[];
   /** What is filled in at first. */
   like?: Partial<Fields>;
+  /** Whether the input of the run that it is like is not shown, so that one must be typed. */
+  hidden?: boolean;
   onClose: () => void;
 }
 
-export function StartForm({ workflow, known, like, onClose }: StartProps): JSX.Element {
+export function StartForm({ workflow, known, like, hidden, onClose }: StartProps): JSX.Element {
   const [fields, setFields] = useState<Fields>({ ...FRESH, workflow, ...like });
-  const [error, setError] = useState("");
+  // Made with the form, so that a second press of the button starts nothing new.
+  const [made] = useState(requestKey);
   const [more, setMore] = useState(!!like?.queue || !!like?.tags);
   const put = (name: keyof Fields) => (event: Event) => setFields({ ...fields, [name]: (event.currentTarget as HTMLInputElement).value });
   const path = `${to("workflows", fields.workflow)}/runs`;
-  const headers: Record<string, string> = fields.key ? { "Idempotency-Key": `"${fields.key.replace(/["\\]/g, "\\$&")}"` } : {};
-  const act = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    try {
-      const { value, replayed } = await send<{ run: Run }>("POST", path, bodyOf(fields), headers);
-      toast(replayed ? "That key has a run already: here it is." : "Started.");
-      changedHere();
-      onClose();
-      go(to("runs", value.run.id));
-    } catch (problem) {
-      setError((problem as Error).message);
-    }
-  };
+  const headers = fields.key ? keyHeader(fields.key) : {};
+  const { act, busy, error } = useSending(async () => {
+    const { value, replayed } = await send<{ run: Run }>("POST", path, bodyOf(fields), keyHeader(fields.key || made));
+    toast(replayed ? "That key has a run already: here it is." : "Started.");
+    changedHere();
+    onClose();
+    go(to("runs", value.run.id));
+  });
+  const untyped = hidden && fields.input.trim() === "" ? "Type an input first" : null;
   return (
     <Dialog title={workflow ? `Start ${workflow}` : "Start a run"} onClose={onClose} wide>
-      <form onSubmit={(event) => void act(event)}>
+      <form onSubmit={act}>
         <div class="dialog-body">
+          {hidden ? <p class="notice"><Icon name="info" />This server does not show the input of that run as it was stored: type one.</p> : null}
           {workflow ? null : <label class="field">Workflow<input list="known-workflows" required value={fields.workflow} onInput={put("workflow")} /><datalist id="known-workflows">{known.map((name) => <option key={name} value={name} />)}</datalist></label>}
           <JsonField label="Input, as JSON" value={fields.input} onInput={(input) => setFields({ ...fields, input })} />
           <label class="field">Key <span class="faint">the same key again gives the same run; may be left out</span><input value={fields.key} onInput={put("key")} /></label>
@@ -100,7 +104,7 @@ export function StartForm({ workflow, known, like, onClose }: StartProps): JSX.E
         </div>
         <footer class="dialog-foot">
           <Button onClick={onClose}>Close</Button>
-          <Action type="submit" kind="primary" disabled={jsonTrouble(fields.input)}>Start</Action>
+          <Action type="submit" kind="primary" disabled={busy ?? jsonTrouble(fields.input) ?? untyped}>Start</Action>
         </footer>
       </form>
     </Dialog>

@@ -1,0 +1,19 @@
+// How far a change of many runs is, in numbers and words.
+import type { Operation } from "../api/types";
+import { count } from "./number";
+
+export interface Progress {
+  gone: number;
+  /** Of how many; `null` where nobody knows. */
+  all: number | null;
+  text: string;
+}
+
+/** What matched grows with what is gone through, so it is the whole only at the end. */
+export function progressOf({ state, done, skipped, failed, matched, expected, expected_more }: Pick<Operation, "state" | "done" | "skipped" | "failed" | "matched" | "expected" | "expected_more">): Progress {
+  const gone = done + skipped + failed;
+  if (state !== "running") return { gone, all: Math.max(matched ?? 0, gone), text: `${count(done)} of ${count(matched ?? gone)}` };
+  if (expected === null || expected === undefined) return { gone, all: null, text: `${count(gone)} so far` };
+  const all = Math.max(expected, gone);
+  return { gone, all, text: `${count(gone)} of ${expected_more ? "more than" : "about"} ${count(all)}` };
+}
