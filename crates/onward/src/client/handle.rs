@@ -214,15 +214,14 @@ impl<O> RunHandle<O> {
     /// `run_not_found`, or that the store does not answer.
     pub async fn why(&self) -> Result<Why, Error> {
         let run = self.status().await?;
-        let stats = self.client.store.stats().await?;
+        let workers = self.client.store.workers().await?;
         let store = self.client.store.as_ref();
         let used = match store.queues() {
             Some(queues) => queues.queue_use(run.queue.clone(), run.lane.clone()).await?,
             None => None,
         };
         let holder = super::step_key::holder(&self.client.keys, &run).await;
-        let around =
-            Around { workers: &stats.workers, used: used.as_ref(), holder: holder.as_ref() };
+        let around = Around { workers: &workers, used: used.as_ref(), holder: holder.as_ref() };
         Ok(why(&run, around, store.clock().now()))
     }
 

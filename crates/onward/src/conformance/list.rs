@@ -208,6 +208,7 @@ pub async fn stats_count_runs_and_workers(stage: &Stage) {
 pub async fn stats_leave_out_lost_workers(stage: &Stage) {
     let (_lost, live) = stage.lost_worker().await;
     let workers = stage.store.stats().await.unwrap().workers;
+    assert_eq!(stage.store.workers().await.unwrap(), workers, "the same without the counts");
     assert_eq!(workers.iter().map(|worker| worker.id).collect::<Vec<_>>(), [live.id]);
 }
 

@@ -214,6 +214,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Counts of runs by state and queue, and the workers, without those known to be dead.
     fn stats(&self) -> Answer<'_, Stats>;
 
+    /// The workers, without those known to be dead: what [`stats`](Store::stats) says of them, without
+    /// counting the runs.
+    fn workers(&self) -> Answer<'_, Vec<WorkerInfo>> {
+        Box::pin(async { Ok(self.stats().await?.workers) })
+    }
+
     /// The store as one that keeps step keys, if it does. No I/O.
     fn keys(&self) -> Option<&dyn Keys> {
         None

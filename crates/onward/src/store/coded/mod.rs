@@ -24,7 +24,7 @@ use super::{
     Answer, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox, Keys,
     Lease, Looks, NewRun, NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query,
     Queues, RunPage, Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer, Store,
-    Sweep, Swept, Topic, Transact, Transacted, Waiter, Which,
+    Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
 };
 use crate::codec::Coding;
 use crate::keyed::KeyPlace;
@@ -345,6 +345,10 @@ impl Store for CodedStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.inner.stats()
+    }
+
+    fn workers(&self) -> Answer<'_, Vec<WorkerInfo>> {
+        self.inner.workers()
     }
 
     fn keys(&self) -> Option<&dyn Keys> {

@@ -17,7 +17,7 @@ use crate::store::{
     Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease,
     Looks, NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues,
     RunPage, Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept,
-    Topic, Transact, Transacted, Waiter, Which,
+    Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
 };
 use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
 
@@ -412,6 +412,10 @@ impl Store for LossyStore {
 
     fn stats(&self) -> Answer<'_, Stats> {
         self.counted(self.inner.stats())
+    }
+
+    fn workers(&self) -> Answer<'_, Vec<WorkerInfo>> {
+        self.counted(self.inner.workers())
     }
 
     as_inner! {

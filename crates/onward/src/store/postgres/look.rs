@@ -167,6 +167,17 @@ async fn suppressed(session: &mut Session, run: RunId) -> Result<u64, Fault> {
     Ok(u64::try_from(row.try_get::<_, i64>(0).map_err(Fault::data)?).unwrap_or(0))
 }
 
+/// The workers; what cannot be read is left out.
+pub(super) async fn workers(shared: Arc<Shared>) -> Result<Vec<WorkerInfo>, Fault> {
+    let mut session = Session::open(&shared).await?;
+    workers_in(&mut session).await
+}
+
+async fn workers_in(session: &mut Session) -> Result<Vec<WorkerInfo>, Fault> {
+    let workers = session.rows(include_str!("sql/stats_workers.sql"), &[]).await?;
+    Ok(workers.iter().filter_map(|row| worker(row).ok()).collect())
+}
+
 /// Counts of runs, and the workers; what cannot be read is left out.
 pub(super) async fn stats(shared: Arc<Shared>) -> Result<Stats, Fault> {
     let mut session = Session::open(&shared).await?;
@@ -179,8 +190,7 @@ pub(super) async fn stats(shared: Arc<Shared>) -> Result<Stats, Fault> {
     for row in session.rows(include_str!("sql/stats_queues.sql"), &[]).await? {
         stats.queued.insert(row.try_get(0).map_err(Fault::data)?, counted(&row, 1)?);
     }
-    let workers = session.rows(include_str!("sql/stats_workers.sql"), &[]).await?;
-    stats.workers = workers.iter().filter_map(|row| worker(row).ok()).collect();
+    stats.workers = workers_in(&mut session).await?;
     Ok(stats)
 }
 

@@ -319,6 +319,10 @@ impl Store for PostgresStore {
         self.home.answer(look::stats(Arc::clone(&self.shared)))
     }
 
+    fn workers(&self) -> Answer<'_, Vec<WorkerInfo>> {
+        self.home.answer(look::workers(Arc::clone(&self.shared)))
+    }
+
     fn keys(&self) -> Option<&dyn Keys> {
         Some(self)
     }

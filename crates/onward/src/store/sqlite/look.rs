@@ -157,6 +157,11 @@ fn numbered(conn: &Connection, run: RunId) -> Result<(i64, i64), Fault> {
     Ok(found.ok_or(Error::NotFound)?)
 }
 
+/// The workers; what cannot be read is left out.
+pub(super) fn workers(conn: &Connection) -> Result<Vec<WorkerInfo>, Fault> {
+    readable(conn, include_str!("sql/stats_workers.sql"), worker)
+}
+
 /// Counts of runs, and the workers; what cannot be read is left out.
 pub(super) fn stats(conn: &Connection) -> Result<Stats, Fault> {
     let mut stats = Stats::default();
@@ -169,7 +174,7 @@ pub(super) fn stats(conn: &Connection) -> Result<Stats, Fault> {
     for (queue, count) in readable(conn, include_str!("sql/stats_queues.sql"), counted)? {
         *stats.queued.entry(queue).or_default() += count;
     }
-    stats.workers = readable(conn, include_str!("sql/stats_workers.sql"), worker)?;
+    stats.workers = workers(conn)?;
     Ok(stats)
 }
 

@@ -314,6 +314,15 @@ impl Store for SqliteStore {
         })
     }
 
+    fn workers(&self) -> Answer<'_, Vec<WorkerInfo>> {
+        let alive = Arc::clone(&self.alive);
+        self.readers.look(move |conn| {
+            let mut workers = look::workers(conn)?;
+            workers.retain(|worker| !alive.is_dead(worker.id));
+            Ok(workers)
+        })
+    }
+
     fn keys(&self) -> Option<&dyn Keys> {
         Some(self)
     }
