@@ -18,6 +18,17 @@ use crate::options::Options;
 use crate::problem::Problem;
 use crate::stream::Changes;
 
+/// How far a server is with its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It serves.
+    Up,
+    /// It is asked to stop: it serves on, and says on `/readyz` that others are to be asked.
+    Leaving,
+    /// It takes no more connections, and lets those that are open finish.
+    Closing,
+}
+
 /// What the clones share.
 pub(crate) struct Inner {
     pub(crate) onward: Onward,
@@ -26,8 +37,8 @@ pub(crate) struct Inner {
     pub(crate) wrong_tokens: Rates,
     pub(crate) counts: Counts,
     pub(crate) changes: Changes,
-    /// Says when the server is asked to stop.
-    pub(crate) closing: watch::Receiver<bool>,
+    /// Says when the server is asked to stop, and when it closes.
+    pub(crate) phase: watch::Receiver<Phase>,
     stats: Mutex<Option<(Instant, Arc<Stats>)>>,
     operator: Operator,
 }
@@ -37,7 +48,7 @@ pub(crate) struct Inner {
 pub(crate) struct App(Arc<Inner>);
 
 impl App {
-    pub(crate) fn new(onward: Onward, options: Options, closing: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(onward: Onward, options: Options, phase: watch::Receiver<Phase>) -> Self {
         let rates = Rates::new(options.rate_burst, options.rate_per_second);
         Self(Arc::new(Inner {
             onward,
@@ -46,16 +57,16 @@ impl App {
             wrong_tokens: Rates::new(WRONG_TOKENS_BURST, WRONG_TOKENS_PER_SECOND),
             counts: Counts::default(),
             changes: Changes::new(),
-            closing,
+            phase,
             stats: Mutex::default(),
             operator: Operator::default(),
         }))
     }
 
-    /// Resolves when the server is asked to stop; never in a router that is mounted elsewhere.
+    /// Resolves when the server closes; never in a router that is mounted elsewhere.
     pub(crate) async fn closed(&self) {
-        let mut closing = self.closing.clone();
-        if closing.wait_for(|closing| *closing).await.is_err() {
+        let mut phase = self.phase.clone();
+        if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
