@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -100,7 +101,7 @@ pub(crate) struct Global {
     pub(crate) token_file: Option<PathBuf>,
 
     /// The file of settings [default: onward.toml, if it is there]
-    #[arg(long, global = true, env = "ONWARD_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "ONWARD_CONFIG", value_name = "FILE", value_parser = path())]
     pub(crate) config: Option<PathBuf>,
 
     /// How data is printed: table, json (one object per line) or ids
@@ -299,6 +300,11 @@ impl Global {
         };
         Ok(token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()))
     }
+}
+
+/// A path; an empty one too, which a variable may hold that is not set.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// A duration such as `30s`, `12h` or `30d`.

@@ -4,7 +4,7 @@
 
 mod place;
 
-use onward::{Ctx, Failure, Onward, Workflow};
+use onward::{Ctx, Failure, Onward, RunState, Workflow};
 use place::server::Server;
 use place::{Ended, Place, text};
 use serde_json::Value;
@@ -274,4 +274,23 @@ async fn a_run_that_nobody_serves_is_known_over_a_server() {
     let id = both.place.start(&["triple", "--input", "1"]);
     let shown = both.json(&["runs", "show", &id]);
     assert_eq!(shown["why"]["unserved"], true, "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_failed_runs_than_are_looked_through_are_told() {
+    let place = Place::new();
+    let onward = Onward::open(&place.url()).await.unwrap();
+    onward.start_many(DOUBLE, 0..2_001).await.unwrap();
+    let fail = async |_: Ctx, _: u64| Err::<u64, _>(Failure::fatal("no"));
+    let worker = onward.worker().serve(DOUBLE, fail).start().await.unwrap();
+    let begun = std::time::Instant::now();
+    while onward.stats().await.unwrap().runs.get(&RunState::Failed) != Some(&2_001) {
+        assert!(begun.elapsed() < place::server::SOON, "they do not fail");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    worker.shutdown().await.unwrap();
+    let group = place.onward(&["errors", "list", "-o", "ids"]).stdout;
+    let asked = place.onward(&["errors", "retry", group.trim()]);
+    assert!(asked.stderr.contains("newest 2000 failed runs"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("would retry 2000 runs"), "{}", asked.stderr);
 }

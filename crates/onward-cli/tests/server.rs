@@ -229,7 +229,11 @@ fn a_variable_that_says_no_counts_before_a_file_that_says_yes() {
     let place = Place::new();
     let settings = "[server]\nread_only = true\nhide_payloads = true\ninsecure = true\n";
     std::fs::write(place.path("onward.toml"), settings).unwrap();
-    let of_file = meta(&Server::start(serve(&place, &[])));
+    let mut silent = serve(&place, &[]);
+    for name in ["ONWARD_CONFIG", "ONWARD_TOKEN_FILE", "ONWARD_HOSTS", "ONWARD_READ_ONLY"] {
+        silent.env(name, "");
+    }
+    let of_file = meta(&Server::start(silent));
     assert_eq!((&of_file["read_only"], &of_file["hide_payloads"]), (&true.into(), &true.into()));
     let mut command = serve(&place, &["--hide-payloads=no"]);
     command.env("ONWARD_READ_ONLY", "0");

@@ -424,6 +424,23 @@ mod tests {
     }
 
     #[test]
+    fn a_code_is_the_reason_as_it_is_written() {
+        for why in [
+            Why::WorkerGone { served: false },
+            Why::NextInLine,
+            Why::NoWorker { workflow: String::new(), queue: String::new() },
+            Why::WorkersBusy { running: 1, places: 1 },
+            Why::Cancelling,
+            Why::CancelAsked { held_by: None },
+        ] {
+            let written = serde_json::to_value(&why).unwrap();
+            assert_eq!(written["reason"], why.code());
+        }
+        assert!(Why::WorkerGone { served: false }.is_unserved());
+        assert!(!Why::WorkerGone { served: true }.is_unserved());
+    }
+
+    #[test]
     fn a_worker_with_an_expired_lease_counts_as_gone() {
         let (live, expired) = ([worker(1_000_001)], [worker(999_999)]);
         assert_eq!(said(&run(RunState::Running), &live), "It is running, on host:1.");

@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "ONWARD_LISTEN", value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     /// The file of token hashes, one NAME ROLE SHA256 in a line; read again when it changes
-    #[arg(long, env = "ONWARD_TOKEN_FILE", value_name = "FILE")]
+    #[arg(long, env = "ONWARD_TOKEN_FILE", value_name = "FILE", value_parser = args::path())]
     token_file: Option<PathBuf>,
     /// A name that the server is reached by, as app.example.com, or * for any; may be repeated
     #[arg(long = "host", env = "ONWARD_HOSTS", value_delimiter = ',', value_name = "NAME")]
@@ -75,10 +75,16 @@ impl Settings {
     /// Puts together what flags, environment and file say.
     pub(super) fn settle(self, global: &Global) -> Result<Settled, Problem> {
         let file = Config::read(global.config.as_deref())?.server;
-        let listen = self.listen.or(file.listen);
+        // An empty variable is one that is not set.
+        let set = |text: &String| !text.is_empty();
+        let listen = self.listen.filter(set).or(file.listen);
         let listen = listen.map_or(Ok(ServeOptions::new(open()).listen), |text| address(&text))?;
-        let token_file = self.token_file.or(file.token_file);
-        let first = |named: Vec<String>, of_file| if named.is_empty() { of_file } else { named };
+        let token_file = self.token_file.filter(|path| !path.as_os_str().is_empty());
+        let token_file = token_file.or(file.token_file);
+        let first = |named: Vec<String>, of_file| match named.iter().any(set) {
+            true => named,
+            false => of_file,
+        };
         let mut options = Options::new(access(token_file.as_deref())?)
             .hosts(first(self.hosts, file.hosts))
             .require_key(first(self.require_key, file.require_key));
@@ -92,7 +98,7 @@ impl Settings {
             options = options.secure_cookie();
         }
         let insecure = settled(self.insecure, file.insecure);
-        let stop_delay = match self.stop_delay.or(file.stop_delay) {
+        let stop_delay = match self.stop_delay.filter(set).or(file.stop_delay) {
             Some(text) => args::duration(&text)
                 .map_err(|why| Problem::Usage(format!("--stop-delay {text:?}: {why}")))?,
             None => Duration::ZERO,

@@ -148,7 +148,7 @@ pub(crate) async fn trigger(
     // One that is not there keeps no key.
     handle(&app, name.clone()).status().await?;
     let fresh = Plan { run: RunId::new(), at: app.now() };
-    let plan = app.onward.once(Key::of([TRIGGER, &name, &key])).ttl(TRIGGER_KEPT);
+    let plan = app.onward.once(Key::hash(TRIGGER, &(&name, &key))?).ttl(TRIGGER_KEPT);
     // Kept before the run is started: whoever repeats the request, after a crash too, asks for the
     // same run.
     let plan: Plan = plan.run(async || Ok::<_, Failure>(fresh)).await?;
