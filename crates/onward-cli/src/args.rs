@@ -5,10 +5,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::audit::AuditCommand;
+use crate::config::Config;
 use crate::copy::CopyArgs;
 use crate::demo::DemoArgs;
 use crate::demo::worker::DemoWorkerArgs;
@@ -36,6 +38,9 @@ use crate::workflows::WorkflowsCommand;
 
 /// The store where none is named.
 const STORE_DEFAULT: &str = "sqlite:onward.db";
+
+/// The variable that holds an application's database.
+const DATABASE: &str = "DATABASE_URL";
 
 /// The variable that holds the token for a server.
 const TOKEN: &str = "ONWARD_TOKEN";
@@ -73,20 +78,15 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory: [default: that of onward.toml,
+    /// else DATABASE_URL, else sqlite:onward.db]
     // A password may stand in it, and a help text is pasted into reports.
     #[arg(long, global = true, env = "ONWARD_STORE", value_name = "URL", hide_env_values = true)]
-    #[arg(default_value = STORE_DEFAULT)]
-    pub(crate) store: String,
+    store: Option<String>,
 
     /// Whether the store was named on the command line, not by the environment or by default.
     #[arg(skip)]
     pub(crate) store_is_typed: bool,
-
-    /// Whether nobody named the store.
-    #[arg(skip)]
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a server asks"))]
-    pub(crate) store_is_default: bool,
 
     /// Whether the server was named on the command line, not by the environment.
     #[arg(skip)]
@@ -99,6 +99,10 @@ pub(crate) struct Global {
     /// The file with the server's token; ONWARD_TOKEN may hold the token instead
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+
+    /// The file of settings [default: onward.toml, if it is there]
+    #[arg(long, global = true, env = "ONWARD_CONFIG", value_name = "FILE", value_parser = path())]
+    pub(crate) config: Option<PathBuf>,
 
     /// How data is printed: table, json (one object per line) or ids
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
@@ -165,16 +169,9 @@ impl Args {
     pub(crate) fn typed() -> Self {
         let matches = Args::command().get_matches();
         let mut args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        let source = matches.value_source("store");
-        args.global.store_is_typed = source == Some(ValueSource::CommandLine);
-        args.global.store_is_default = source == Some(ValueSource::DefaultValue);
-        args.global.server_is_typed =
-            matches.value_source("server") == Some(ValueSource::CommandLine);
-        // An empty variable is one that is not set.
-        if args.global.store.is_empty() && source == Some(ValueSource::EnvVariable) {
-            args.global.store = STORE_DEFAULT.to_owned();
-            args.global.store_is_default = true;
-        }
+        let is_typed = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        args.global.store_is_typed = is_typed("store");
+        args.global.server_is_typed = is_typed("server");
         args
     }
 
@@ -248,6 +245,19 @@ impl Command {
 }
 
 impl Global {
+    /// The store that is meant: `--store`, `ONWARD_STORE`, the file of settings, `DATABASE_URL`, the
+    /// default. The same for every command, so that none looks at another store than a server beside it.
+    pub(crate) fn store(&self) -> Result<String, Problem> {
+        // An empty variable is one that is not set.
+        let set = |url: &String| !url.is_empty();
+        if let Some(url) = self.store.clone().filter(|url| self.store_is_typed || set(url)) {
+            return Ok(url);
+        }
+        let of_file = Config::read(self.config.as_deref())?.store;
+        let of_environment = || std::env::var(DATABASE).ok().filter(set);
+        Ok(of_file.or_else(of_environment).unwrap_or_else(|| STORE_DEFAULT.to_owned()))
+    }
+
     /// The server that is meant, if it is one. What is typed counts before the environment, and of
     /// two variables the one that names a server.
     pub(crate) fn server(&self) -> Result<Option<&str>, Problem> {
@@ -292,6 +302,11 @@ impl Global {
     }
 }
 
+/// A path; an empty one too, which a variable may hold that is not set.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
 /// A duration such as `30s`, `12h` or `30d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 30s, 12h or 30d"))
@@ -308,5 +323,19 @@ pub(crate) fn tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("a tag is written as name=value".to_owned()),
+    }
+}
+
+/// How many rows are printed.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Most {
+    /// How many at the most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+}
+
+impl Most {
+    pub(crate) fn rows(&self) -> usize {
+        self.limit.into()
     }
 }

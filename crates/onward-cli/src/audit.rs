@@ -5,7 +5,7 @@
 use clap::{Args, Subcommand};
 use onward::store::AuditRow;
 
-use crate::args::Global;
+use crate::args::{Global, Most};
 use crate::output;
 use crate::place::{Call, Place};
 use crate::problem::{Exit, Problem};
@@ -30,16 +30,15 @@ Examples:
 
 What is done to a store past every server is not in it, but for operations.")]
 pub(crate) struct ListArgs {
-    /// How many at the most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
+    #[command(flatten)]
+    most: Most,
 }
 
 impl AuditCommand {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let AuditCommand::List(ListArgs { limit }) = self;
+        let AuditCommand::List(ListArgs { most }) = self;
         let place = Place::open(global).await?;
-        let (rows, _) = place.rows::<AuditRow>(Call::get("/audit"), limit.into()).await?;
+        let (rows, _) = place.rows::<AuditRow>(Call::get("/audit"), None, most.rows()).await?;
         output::print_rows(global.output, &rows, table, |row| row.id.to_string())?;
         Ok(Exit::Ok)
     }

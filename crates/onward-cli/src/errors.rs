@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{self, Global};
 use crate::output;
-use crate::place::{Call, Page, Place, Verb};
-use crate::problem::{Exit, Problem};
+use crate::place::{Call, Place, Verb};
+use crate::problem::{Exit, Problem, print_note};
 use crate::runs::{many, steer};
 use crate::table::Table;
 use crate::text;
@@ -45,7 +45,8 @@ pub(crate) struct ListArgs {
 Example:
   onward errors retry 1f3a9c5be07d2e44 --yes
 
-Groups have no end: what failed alike since the list was printed is retried too.")]
+Groups have no end: what failed alike since the list was printed is retried too. Looked through are
+the newest 2,000 failed runs, and it says where there are more.")]
 pub(crate) struct RetryArgs {
     /// The groups, as 'onward errors list' names them
     #[arg(required = true, value_name = "FINGERPRINT")]
@@ -116,31 +117,24 @@ impl RetryArgs {
         let runs = ids.len() as u64;
         let would = format!("would retry {}", text::count(runs, "failed run"));
         if !self.yes && !many::asked(Verb::Retry, runs, &would)? {
-            anstream::eprintln!("nothing was changed");
             return Ok(Exit::No);
         }
         steer::change(place, &ids, Verb::Retry, global.output).await
     }
 }
 
-/// The failed runs of these groups.
+/// The failed runs of these groups, among the newest; says where there were more.
 async fn of_groups(place: &Place, fingerprints: &[String]) -> Result<Vec<RunId>, Problem> {
-    let (mut ids, mut cursor, mut seen) = (Vec::new(), None, 0);
-    loop {
-        let call = Call::get("/runs").query("state", "failed");
-        let page: Page<Row> = place.page(call, cursor.as_deref(), RUNS_MAX - seen).await?;
-        seen += page.items.len();
-        for row in page.items {
-            let of_them = |failure: &Failed| fingerprints.contains(&failure.fingerprint);
-            if row.failure.as_ref().is_some_and(of_them) {
-                ids.push(row.id);
-            }
-        }
-        cursor = page.next;
-        if cursor.is_none() || seen >= RUNS_MAX {
-            return Ok(ids);
-        }
+    let call = Call::get("/runs").query("state", "failed");
+    let (rows, more) = place.rows::<Row>(call, None, RUNS_MAX).await?;
+    if more.is_some() {
+        print_note(&format!(
+            "these are of the newest {RUNS_MAX} failed runs; for those before them, repeat it"
+        ));
     }
+    let of_them = |failure: &Failed| fingerprints.contains(&failure.fingerprint);
+    let failed = rows.iter().filter(|row| row.failure.as_ref().is_some_and(of_them));
+    Ok(failed.map(|row| row.id).collect())
 }
 
 fn table(rows: &[Group], now: Timestamp) -> Table<6> {

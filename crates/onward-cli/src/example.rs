@@ -99,7 +99,7 @@ fn every_example_of_the_page_is_taken_and_every_command_has_one() {
 
 /// What each endpoint of the API is called here.
 #[cfg(feature = "server")]
-const CALLED: [(&str, &str); 48] = [
+const CALLED: [(&str, &str); 49] = [
     ("meta", "onward doctor"),
     ("stats", "onward stats"),
     ("list_workers", "onward workers list"),
@@ -136,6 +136,7 @@ const CALLED: [(&str, &str); 48] = [
     ("release_step_key", "onward keys release"),
     ("list_queues", "onward queues list"),
     ("limit_queue", "onward queues set"),
+    ("clear_queue", "onward queues clear"),
     ("pause_queue", "onward queues pause"),
     ("resume_queue", "onward queues resume"),
     ("list_schedules", "onward schedules list"),

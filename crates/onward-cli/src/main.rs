@@ -5,6 +5,7 @@
 
 mod args;
 mod audit;
+mod config;
 mod copy;
 mod demo;
 mod doctor;

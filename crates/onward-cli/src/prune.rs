@@ -55,7 +55,7 @@ impl PruneArgs {
             return Err(Problem::Usage("prune counts runs; it does not list their ids".to_owned()));
         }
         global.only_store("'onward prune'")?;
-        let onward = open::existing(&global.store).await?;
+        let onward = open::existing(&global.store()?).await?;
         let runs = onward.prune(self.prune()).await?;
         match global.output {
             Format::Json => output::print_json(&Pruned { runs, dry_run: self.dry_run })?,

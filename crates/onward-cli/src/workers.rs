@@ -7,6 +7,7 @@ use onward::store::WorkerInfo;
 use onward::{Timestamp, WorkerId};
 
 use crate::args::Global;
+use crate::ops::OPERATION;
 use crate::output;
 use crate::place::{Call, Page, Place};
 use crate::problem::{Exit, Problem};
@@ -15,9 +16,6 @@ use crate::text;
 
 /// Characters of a place, a build or names in a list.
 const NAME_CHARS: usize = 40;
-
-/// A worker that is up.
-pub(crate) type Worker = WorkerInfo;
 
 /// Looks at workers
 #[derive(Clone, Debug, Subcommand)]
@@ -50,7 +48,7 @@ impl WorkersCommand {
                         "no worker {wanted} is up. Those that are: onward workers list"
                     )));
                 };
-                let whole = |rows: &[Worker]| whole(&rows[0], place.now());
+                let whole = |rows: &[WorkerInfo]| whole(&rows[0], place.now());
                 output::print_rows(global.output, std::slice::from_ref(found), whole, id)?;
             }
         }
@@ -58,19 +56,27 @@ impl WorkersCommand {
     }
 }
 
-/// The workers that are up.
-pub(crate) async fn all(place: &Place) -> Result<Vec<Worker>, Problem> {
+/// The workers that are up and serve something of the user's: the one that each server has for changes
+/// of many runs is no sign that anybody is at work.
+pub(crate) async fn all(place: &Place) -> Result<Vec<WorkerInfo>, Problem> {
+    let of_user = |worker: &WorkerInfo| worker.workflows.iter().any(|name| name != OPERATION);
+    Ok(with_servers(place).await?.into_iter().filter(of_user).collect())
+}
+
+/// The workers that are up, with those of servers where the place is a store; a server does not show
+/// its own.
+pub(crate) async fn with_servers(place: &Place) -> Result<Vec<WorkerInfo>, Problem> {
     Ok(match place {
         Place::Store(onward) => onward.stats().await?.workers,
-        Place::Server(_) => place.ask::<Page<Worker>>(&Call::get("/workers")).await?.items,
+        Place::Server(_) => place.ask::<Page<WorkerInfo>>(&Call::get("/workers")).await?.items,
     })
 }
 
-fn id(worker: &Worker) -> String {
+fn id(worker: &WorkerInfo) -> String {
     worker.id.to_string()
 }
 
-fn table_at(now: Timestamp) -> impl Fn(&[Worker]) -> Table<6> {
+fn table_at(now: Timestamp) -> impl Fn(&[WorkerInfo]) -> Table<6> {
     move |rows| {
         let mut table = Table::new(["ID", "PLACE", "BUILD", "RUNNING", "QUEUES", "LEASE"]);
         for worker in rows {
@@ -87,7 +93,7 @@ fn table_at(now: Timestamp) -> impl Fn(&[Worker]) -> Table<6> {
     }
 }
 
-fn whole(worker: &Worker, now: Timestamp) -> Table<2> {
+fn whole(worker: &WorkerInfo, now: Timestamp) -> Table<2> {
     let mut table = Table::new(["", ""]);
     let mut row = |name: &str, value: String| table.row([name.into(), text::line(&value).into()]);
     row("worker", worker.id.to_string());
@@ -104,7 +110,7 @@ fn whole(worker: &Worker, now: Timestamp) -> Table<2> {
     table
 }
 
-fn lease(worker: &Worker, now: Timestamp) -> String {
+fn lease(worker: &WorkerInfo, now: Timestamp) -> String {
     match worker.lease_until > now {
         true => format!("{} left", text::duration(worker.lease_until.since(now))),
         false => format!("expired {} ago", text::duration(now.since(worker.lease_until))),

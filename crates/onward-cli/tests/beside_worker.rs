@@ -134,10 +134,12 @@ async fn a_callback_is_answered_once_from_the_command_line() {
     })
     .await;
     let id = place.start(&["work", "--input", "40"]);
+    let begun = Instant::now();
     let token = loop {
         if let Some(token) = shown(&place, &id)["tags"]["token"].as_str() {
             break token.to_owned();
         }
+        assert!(begun.elapsed() < PATIENCE, "it shows no token");
     };
     let guess = place.onward(&["signals", "resolve", "0000.1.guess", "2"]);
     assert_eq!(guess.code, 1, "{}", guess.stderr);

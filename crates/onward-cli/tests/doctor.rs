@@ -50,6 +50,7 @@ fn a_store_that_is_not_there_is_a_finding() {
     assert_eq!(code, 1);
     assert_eq!(of(&found, "store")["ok"], false);
     assert!(of(&found, "store")["found"].as_str().unwrap().contains("--store"), "{found:?}");
+    assert!(of(&found, "store")["todo"].is_null(), "what was found says what to do: {found:?}");
     let (code, found) = findings(&place, &["--server", "http://127.0.0.1:1"]);
     assert_eq!((code, &of(&found, "server")["ok"]), (1, &false.into()), "{found:?}");
     assert!(!place.database().exists());
@@ -151,4 +152,46 @@ async fn what_is_not_undone_and_what_is_overdue_is_found() {
     let schedules = of(&found, "schedules");
     assert!(schedules["found"].as_str().unwrap().contains("nightly"), "{schedules}");
     assert!(schedules["todo"].as_str().unwrap().contains("'schedules'"), "{schedules}");
+}
+
+/// A server whose clock is an hour behind, and that has nothing to show.
+fn slow_clock() -> (String, std::thread::JoinHandle<()>) {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut head, mut some) = (Vec::new(), [0; 1024]);
+            while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+                let read = stream.read(&mut some).unwrap();
+                head.extend_from_slice(&some[..read]);
+            }
+            let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+            let meta = serde_json::json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "store": "memory",
+                "role": "read",
+                "now": u64::try_from(since).unwrap() - 3_600_000,
+            });
+            let body = match String::from_utf8_lossy(&head).contains("/api/v1/meta") {
+                true => meta.to_string(),
+                false => r#"{"items":[],"next":null}"#.to_owned(),
+            };
+            let length = body.len();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        }
+    });
+    (url, answering)
+}
+
+#[test]
+fn a_clock_that_differs_is_found() {
+    let place = Place::new();
+    let (url, _answering) = slow_clock();
+    let (code, found) = findings(&place, &["--server", &url]);
+    let clock = of(&found, "clock");
+    assert_eq!((code, &clock["ok"]), (1, &false.into()), "{found:?}");
+    assert!(clock["found"].as_str().unwrap().contains("ahead of the store"), "{clock}");
+    assert!(clock["todo"].as_str().unwrap().contains("NTP"), "{clock}");
 }

@@ -4,7 +4,7 @@
 
 mod place;
 
-use onward::{Ctx, Failure, Onward, Workflow};
+use onward::{Ctx, Failure, Onward, RunState, Workflow};
 use place::server::Server;
 use place::{Ended, Place, text};
 use serde_json::Value;
@@ -71,6 +71,7 @@ fn a_server_says_what_its_store_says() {
         &["schedules", "list", "-o", "json"],
         &["schedules", "show", "nightly", "-o", "json"],
         &["schedules", "next", "nightly", "-o", "ids"],
+        &["workers", "list", "-o", "json"],
         &["stats", "-o", "json"],
         &["errors", "list", "-o", "json"],
         &["ops", "list", "-o", "json"],
@@ -81,9 +82,8 @@ fn a_server_says_what_its_store_says() {
         let there = both.over(args);
         assert_eq!(there.code, 0, "{args:?}: {}", there.stderr);
         match args {
-            // The server itself is a worker of its own changes, and a queue that they are in.
+            // The server itself is a worker of its own changes.
             ["stats", ..] => assert_eq!(runs_of(&here.stdout), runs_of(&there.stdout)),
-            ["queues", "list", ..] => assert!(there.stdout.contains("ocr"), "{}", there.stdout),
             // A list of the API does not know when a queue was set up.
             ["queues", "show", ..] => assert!(there.stdout.contains("\"concurrency\":8")),
             _ => assert_eq!(here.stdout, there.stdout, "{args:?}"),
@@ -249,4 +249,48 @@ fn an_operation_that_was_begun_without_a_server_is_carried_out_by_the_next() {
     assert_eq!(run.stdout, format!("{id}\n"));
     let late = place.onward(&["ops", "abort", op]);
     assert_eq!(late.code, 1, "{}", late.stderr);
+}
+
+#[test]
+fn an_operation_that_has_ended_does_not_stop_the_abort_of_others() {
+    let place = Place::new();
+    let id = place.start(&["double", "--input", "1"]);
+    let begin = || {
+        let begun = place.onward(&["ops", "start", "cancel", &id, "--yes", "-o", "ids"]);
+        begun.stdout.trim().to_owned()
+    };
+    let (one, two) = (begin(), begin());
+    assert_eq!(place.onward(&["ops", "abort", &one]).code, 0);
+    place.onward(&["runs", "delete", &one]);
+    let both = place.onward(&["ops", "abort", &one, &two, "-o", "ids"]);
+    assert_eq!(both.stdout.trim(), two, "{}", both.stderr);
+    assert!(both.code != 0 && both.stderr.contains(&one), "{}", both.stderr);
+}
+
+/// Whose worker is gone is told alike, whoever is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_nobody_serves_is_known_over_a_server() {
+    let both = Both::new();
+    let id = both.place.start(&["triple", "--input", "1"]);
+    let shown = both.json(&["runs", "show", &id]);
+    assert_eq!(shown["why"]["unserved"], true, "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_failed_runs_than_are_looked_through_are_told() {
+    let place = Place::new();
+    let onward = Onward::open(&place.url()).await.unwrap();
+    onward.start_many(DOUBLE, 0..2_001).await.unwrap();
+    let fail = async |_: Ctx, _: u64| Err::<u64, _>(Failure::fatal("no"));
+    let worker = onward.worker().serve(DOUBLE, fail).start().await.unwrap();
+    let begun = std::time::Instant::now();
+    while onward.stats().await.unwrap().runs.get(&RunState::Failed) != Some(&2_001) {
+        assert!(begun.elapsed() < place::server::SOON, "they do not fail");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    worker.shutdown().await.unwrap();
+    let group = place.onward(&["errors", "list", "-o", "ids"]).stdout;
+    let asked = place.onward(&["errors", "retry", group.trim()]);
+    assert!(asked.stderr.contains("newest 2000 failed runs"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("would retry 2000 runs"), "{}", asked.stderr);
 }

@@ -218,3 +218,137 @@ fn tokens_are_listed_by_name_and_revoked() {
     assert_eq!(missing.code, 1, "{}", missing.stderr);
     assert!(missing.stderr.contains("no-such-file"), "{}", missing.stderr);
 }
+
+/// What the server says of itself.
+fn meta(server: &Server) -> serde_json::Value {
+    serde_json::from_str(&server.get("/api/v1/meta").1).unwrap()
+}
+
+#[test]
+fn a_variable_that_says_no_counts_before_a_file_that_says_yes() {
+    let place = Place::new();
+    let settings = "[server]\nread_only = true\nhide_payloads = true\ninsecure = true\n";
+    std::fs::write(place.path("onward.toml"), settings).unwrap();
+    let mut silent = serve(&place, &[]);
+    for name in ["ONWARD_CONFIG", "ONWARD_TOKEN_FILE", "ONWARD_HOSTS", "ONWARD_READ_ONLY"] {
+        silent.env(name, "");
+    }
+    let of_file = meta(&Server::start(silent));
+    assert_eq!((&of_file["read_only"], &of_file["hide_payloads"]), (&true.into(), &true.into()));
+    let mut command = serve(&place, &["--hide-payloads=no"]);
+    command.env("ONWARD_READ_ONLY", "0");
+    let told = meta(&Server::start(command));
+    assert_eq!((&told["read_only"], &told["hide_payloads"]), (&false.into(), &false.into()));
+    let mut open = place.command(&["serve", "--listen", "0.0.0.0:0"]);
+    let refused = open.env("ONWARD_INSECURE", "false").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "it is not to be insecure");
+}
+
+#[test]
+fn a_server_that_is_to_stop_says_so_for_a_while_before_it_closes() {
+    let place = Place::new();
+    let mut server = Server::start(serve(&place, &["--stop-delay", "3s"]));
+    assert_eq!(server.get("/readyz").0, 200);
+    let pid = server.child.id().to_string();
+    let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert!(kill.success());
+    let begun = Instant::now();
+    while server.get("/readyz").0 == 200 {
+        assert!(begun.elapsed() < SOON, "it does not say that it stops");
+    }
+    // Each on a connection of its own, as a balancer that has not heard of it yet.
+    assert_eq!(server.get("/readyz"), (503, "stopping\n".to_owned()));
+    assert_eq!(server.get("/api/v1/meta").0, 200, "it serves meanwhile");
+    let exit = loop {
+        if let Some(status) = server.child.try_wait().unwrap() {
+            break status.code();
+        }
+        assert!(begun.elapsed() < SOON, "it does not stop");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(exit, Some(0));
+    assert!(begun.elapsed() >= Duration::from_secs(2), "it closed at once");
+    let wrong = place.onward(&["serve", "--stop-delay", "soon"]);
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+}
+
+#[test]
+fn a_server_listens_where_the_environment_says_and_asks_for_keys() {
+    let place = Place::new();
+    let mut command = place.command(&["serve"]);
+    command.env("ONWARD_LISTEN", "127.0.0.2:0").env("ONWARD_REQUIRE_KEY", "bill,pay");
+    let server = Server::start(command);
+    assert!(server.address.starts_with("127.0.0.2:"), "{}", server.address);
+    let start = |workflow: &str| {
+        let head = "Content-Type: application/json\r\nContent-Length: 2";
+        let stream = format!("POST /api/v1/workflows/{workflow}/runs HTTP/1.1\r\n{head}");
+        let mut socket = TcpStream::connect(&server.address).unwrap();
+        let host = &server.address;
+        write!(socket, "{stream}\r\nHost: {host}\r\nConnection: close\r\n\r\n{{}}").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let refused = start("pay");
+    assert!(
+        refused.starts_with("HTTP/1.1 400") && refused.contains("Idempotency-Key"),
+        "{refused}"
+    );
+    assert!(start("index").starts_with("HTTP/1.1 201"));
+}
+
+#[test]
+fn dev_opens_its_address_in_a_browser() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let (programs, opened) = (place.path("bin"), place.path("opened"));
+    std::fs::create_dir(&programs).unwrap();
+    let name = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let browser = programs.join(name);
+    let at = text(&opened);
+    let script = format!("#!/bin/sh\necho \"$1\" > {at}.new\nmv {at}.new {at}\n");
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", text(&programs), std::env::var("PATH").unwrap());
+    let mut command = place.command(&["dev", "--open", "--listen", "127.0.0.1:0"]);
+    command.env("PATH", path);
+    let server = Server::start(command);
+    let begun = Instant::now();
+    while !opened.exists() {
+        assert!(begun.elapsed() < SOON, "no browser was opened");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let address = std::fs::read_to_string(&opened).unwrap();
+    assert_eq!(address.trim(), format!("http://{}", server.address));
+}
+
+/// A command that looked elsewhere than the server beside it would say that all is well.
+#[test]
+fn every_command_looks_at_the_store_that_a_server_would_serve() {
+    let place = Place::new();
+    let ids = |of: &str, store: Option<&str>| {
+        let mut command = place.command(&["runs", "list", "-o", "ids"]);
+        command.env_remove("ONWARD_STORE").env("DATABASE_URL", of);
+        if let Some(store) = store {
+            command.env("ONWARD_STORE", store);
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
+    };
+    let start = |store: &str| place.start(&["work", "--store", store]);
+    let (one, two, three) =
+        (start("sqlite:one.db"), start("sqlite:two.db"), start("sqlite:three.db"));
+    assert_eq!(
+        ids("sqlite:one.db", None),
+        one,
+        "the application's database, where nothing is said"
+    );
+    std::fs::write(place.path("onward.toml"), "store = \"sqlite:two.db\"\n").unwrap();
+    assert_eq!(ids("sqlite:one.db", None), two, "the file counts before it");
+    assert_eq!(ids("sqlite:one.db", Some("sqlite:three.db")), three);
+    assert_eq!(ids("sqlite:one.db", Some("")), two, "an empty variable says nothing");
+    let mut doctor = place.command(&["doctor", "-o", "json", "--config", "other.toml"]);
+    std::fs::write(place.path("other.toml"), "store = \"sqlite:nowhere.db\"\n").unwrap();
+    doctor.env_remove("ONWARD_STORE");
+    let found = String::from_utf8(doctor.output().unwrap().stdout).unwrap();
+    assert!(found.contains("nowhere.db"), "{found}");
+}

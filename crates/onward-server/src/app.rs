@@ -3,11 +3,12 @@
 //! Owns: the client, the options, and the counts that are shown for a second before they are counted
 //! again. Never a fact about a run.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
 use onward::store::Store;
-use onward::{Onward, QueueUse, Run, Stats, Timestamp};
+use onward::{Onward, QueueUse, Run, Stats, Timestamp, WorkerInfo};
 use tokio::sync::{Mutex, watch};
 
 use crate::guard::rate::Rates;
@@ -18,6 +19,17 @@ use crate::options::Options;
 use crate::problem::Problem;
 use crate::stream::Changes;
 
+/// How far a server is with its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It serves.
+    Up,
+    /// It is asked to stop: it serves on, and says on `/readyz` that others are to be asked.
+    Leaving,
+    /// It takes no more connections, and lets those that are open finish.
+    Closing,
+}
+
 /// What the clones share.
 pub(crate) struct Inner {
     pub(crate) onward: Onward,
@@ -26,9 +38,10 @@ pub(crate) struct Inner {
     pub(crate) wrong_tokens: Rates,
     pub(crate) counts: Counts,
     pub(crate) changes: Changes,
-    /// Says when the server is asked to stop.
-    pub(crate) closing: watch::Receiver<bool>,
-    stats: Mutex<Option<(Instant, Arc<Stats>)>>,
+    /// Says when the server is asked to stop, and when it closes.
+    pub(crate) phase: watch::Receiver<Phase>,
+    stats: Kept<Stats>,
+    workers: Kept<Vec<WorkerInfo>>,
     operator: Operator,
 }
 
@@ -36,8 +49,33 @@ pub(crate) struct Inner {
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
+/// What was looked up, for as long as it is worth something.
+#[derive(Debug)]
+struct Kept<T>(Mutex<Option<(Instant, Arc<T>)>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> Kept<T> {
+    /// What is kept, or what is found now.
+    async fn or(&self, look: impl Future<Output = Result<T, Problem>>) -> Result<Arc<T>, Problem> {
+        let mut known = self.0.lock().await;
+        if let Some((at, kept)) = &*known
+            && at.elapsed() < STATS_KEPT
+        {
+            return Ok(Arc::clone(kept));
+        }
+        let found = Arc::new(look.await?);
+        *known = Some((Instant::now(), Arc::clone(&found)));
+        Ok(found)
+    }
+}
+
 impl App {
-    pub(crate) fn new(onward: Onward, options: Options, closing: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(onward: Onward, options: Options, phase: watch::Receiver<Phase>) -> Self {
         let rates = Rates::new(options.rate_burst, options.rate_per_second);
         Self(Arc::new(Inner {
             onward,
@@ -46,16 +84,17 @@ impl App {
             wrong_tokens: Rates::new(WRONG_TOKENS_BURST, WRONG_TOKENS_PER_SECOND),
             counts: Counts::default(),
             changes: Changes::new(),
-            closing,
-            stats: Mutex::default(),
+            phase,
+            stats: Kept::default(),
+            workers: Kept::default(),
             operator: Operator::default(),
         }))
     }
 
-    /// Resolves when the server is asked to stop; never in a router that is mounted elsewhere.
+    /// Resolves when the server closes; never in a router that is mounted elsewhere.
     pub(crate) async fn closed(&self) {
-        let mut closing = self.closing.clone();
-        if closing.wait_for(|closing| *closing).await.is_err() {
+        let mut phase = self.phase.clone();
+        if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -83,15 +122,12 @@ impl App {
     /// Counts of runs, and the workers, at most a second old. Whoever comes while they are counted
     /// waits for that count.
     pub(crate) async fn stats(&self) -> Result<Arc<Stats>, Problem> {
-        let mut known = self.stats.lock().await;
-        if let Some((at, stats)) = &*known
-            && at.elapsed() < STATS_KEPT
-        {
-            return Ok(Arc::clone(stats));
-        }
-        let stats = Arc::new(self.onward.stats().await?);
-        *known = Some((Instant::now(), Arc::clone(&stats)));
-        Ok(stats)
+        self.stats.or(async { Ok(self.onward.stats().await?) }).await
+    }
+
+    /// The workers, at most a second old: what a reason needs, without a count of every run.
+    pub(crate) async fn workers(&self) -> Result<Arc<Vec<WorkerInfo>>, Problem> {
+        self.workers.or(async { Ok(self.store().workers().await?) }).await
     }
 
     /// What is counted in the queue of a run, and in its lane, if the queue is set up.

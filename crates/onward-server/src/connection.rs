@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower_service::Service;
 
+use crate::app::Phase;
 use crate::limits::CONNECTIONS_MAX;
 
 /// The pause after the machine could not give another connection, as when it is out of files.
@@ -31,19 +32,19 @@ pub(crate) struct Serving {
     pub(crate) router: Router,
     /// How long the head of a request may take.
     pub(crate) head_max: Duration,
-    /// Says when the server is asked to stop.
-    pub(crate) closing: watch::Receiver<bool>,
+    /// Says when the server closes.
+    pub(crate) phase: watch::Receiver<Phase>,
 }
 
 impl Serving {
-    /// Accepts connections until the server is asked to stop, then lets those that are open finish.
+    /// Accepts connections until the server closes, then lets those that are open finish.
     pub(crate) async fn accept(self, listener: TcpListener) {
         let mut open = JoinSet::new();
-        let mut closing = self.closing.clone();
+        let mut phase = self.phase.clone();
         loop {
             tokio::select! {
                 biased;
-                () = closed(&mut closing) => break,
+                () = closed(&mut phase) => break,
                 Some(_) = open.join_next() => {}
                 accepted = listener.accept(), if open.len() < CONNECTIONS_MAX => match accepted {
                     Ok((stream, peer)) => {
@@ -57,7 +58,7 @@ impl Serving {
         while open.join_next().await.is_some() {}
     }
 
-    /// Answers the requests of one connection, until it ends or the server is asked to stop.
+    /// Answers the requests of one connection, until it ends or the server closes.
     async fn connection(mut self, stream: TcpStream, peer: SocketAddr) {
         let router = self.router;
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -70,7 +71,7 @@ impl Serving {
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = closed(&mut self.closing) => {
+            () = closed(&mut self.phase) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -81,10 +82,10 @@ impl Serving {
     }
 }
 
-/// Resolves when the server is asked to stop.
-async fn closed(closing: &mut watch::Receiver<bool>) {
-    // Whoever asked is gone too where this fails.
-    let _ = closing.wait_for(|closing| *closing).await;
+/// Resolves when the server closes.
+async fn closed(phase: &mut watch::Receiver<Phase>) {
+    // Whoever would say so is gone too where this fails.
+    let _ = phase.wait_for(|phase| *phase == Phase::Closing).await;
 }
 
 /// One connection that was not made is the client's affair; otherwise the machine needs a moment.

@@ -260,6 +260,8 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         .role(ADMIN)
         .takes("QueueLimits")
         .gives(&[(200, "Queue")]),
+    delete("/api/v1/queues/{queue}", "clear_queue", "Takes all limits from a queue, and its pause")
+        .gives(&[(200, "ClearedQueue")]),
     post("/api/v1/queues/{queue}/pause", "pause_queue", "Pauses a queue").gives(&[(200, "Queue")]),
     post("/api/v1/queues/{queue}/resume", "resume_queue", "Lets a paused queue go on")
         .gives(&[(200, "Queue")]),
@@ -280,7 +282,7 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
     post(
         "/api/v1/schedules/{schedule}/trigger",
         "trigger_schedule",
-        "Starts a run of a schedule now",
+        "Starts a run of a schedule now; with an Idempotency-Key, once",
     )
     .gives(&[(200, "Occurred")]),
     post(

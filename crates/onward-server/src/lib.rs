@@ -23,11 +23,11 @@
 mod answer;
 mod api;
 mod app;
+mod ask;
 mod connection;
 mod dashboard;
 mod endpoint;
 mod guard;
-mod inside;
 pub mod limits;
 mod metrics;
 mod openapi;
@@ -43,7 +43,7 @@ mod stream;
 mod token;
 mod trace;
 
-pub use inside::{Ask, ask};
+pub use ask::{Ask, ask};
 pub use openapi::document as openapi;
 pub use options::{Access, Caller, Options, Payload, PayloadPlace, Role};
 pub use routes::{router, router_at};

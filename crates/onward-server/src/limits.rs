@@ -50,9 +50,6 @@ pub const STEPS_RECORDS_MAX: usize = 20_000;
 /// Failed runs that errors are grouped over.
 pub const ERRORS_SAMPLE: usize = 2_000;
 
-/// Running runs that are counted by queue.
-pub const RUNNING_SAMPLE: usize = 1_000;
-
 /// Runs that one step of a change of many runs changes: a second or two of writes.
 pub const OPERATION_PAGE: usize = 200;
 
@@ -71,6 +68,9 @@ pub const OPERATION_MATCH_MAX: usize = 10_000;
 /// How long counts of runs are shown before they are counted again: several pages ask for them at
 /// once, and over millions of runs they cost the store a while.
 pub const STATS_KEPT: Duration = Duration::from_secs(1);
+
+/// Queues whose oldest run the metrics name: each is a row at every scrape.
+pub const QUEUES_COUNTED: usize = 1_000;
 
 /// Requests that one caller may send at once, before they are counted by the second.
 pub const RATE_BURST: u32 = 200;
@@ -117,6 +117,6 @@ pub const HEAD_MAX: Duration = Duration::from_secs(30);
 /// held for ever, and the number of connections is bounded.
 pub const BODY_MAX: Duration = Duration::from_secs(60);
 
-/// How long a server that is asked to stop lets requests finish: less than the 30 s that
-/// Kubernetes waits before it kills.
+/// How long a server that is asked to stop lets requests finish, after its pause: less than the 30 s
+/// that Kubernetes waits before it kills, with 5 s of pause to spare.
 pub const DRAIN_MAX: Duration = Duration::from_secs(25);

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use onward::RunState;
 
 use crate::app::App;
+use crate::limits::QUEUES_COUNTED;
 use crate::operation::of_users;
 use crate::problem::Problem;
 
@@ -80,7 +81,7 @@ async fn text(app: &App) -> Result<String, Problem> {
     Ok(page.text)
 }
 
-/// How late each queue is, of the first thousand that have queued runs.
+/// How late each queue is, page after page of them up to a limit.
 async fn late(app: &App, page: &mut Page) -> Result<(), Problem> {
     let help = "How long the queued run that waits longest has been due, by queue.";
     page.metric("onward_queue_oldest_due_seconds", "gauge", help);
@@ -88,12 +89,20 @@ async fn late(app: &App, page: &mut Page) -> Result<(), Problem> {
         return Ok(());
     }
     let now = app.now();
-    for counts in app.onward.queues(None).await?.queues {
-        if let Some(due) = counts.oldest_due_at {
-            page.row(&[("queue", &counts.queue.name)], now.since(due).as_secs());
+    let (mut after, mut seen) = (None::<String>, 0);
+    loop {
+        let some = app.onward.queues(after.as_deref()).await?;
+        for counts in &some.queues {
+            if let Some(due) = counts.oldest_due_at {
+                page.row(&[("queue", &counts.queue.name)], now.since(due).as_secs());
+            }
+        }
+        seen += some.queues.len();
+        after = some.queues.last().map(|counts| counts.queue.name.clone());
+        if !some.more || seen >= QUEUES_COUNTED {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 fn counted(page: &mut Page, counts: &Counts) {

@@ -1,15 +1,17 @@
 //! A change of many runs, as a run of its own.
 //!
 //! Owns: the workflow that goes through the runs of a filter, page by page. Each page is chosen in
-//! one step and changed in the next, so a crash between two runs changes none of them twice and loses
-//! none of the count. Never touches a run of its own kind.
+//! one step and changed in the next. After a crash between two runs the page is gone through again:
+//! what was cancelled, retried or deleted since it was chosen counts as done and is left alone; a
+//! pause and a resume are said once more. Never touches a run of its own kind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use onward::store::Which;
 use onward::{
-    Code, Ctx, Failure, Filter, Onward, Query, Retry, RunId, RunState, Timestamp, Worker,
-    WorkerInfo, Workflow,
+    Code, Ctx, Failure, Filter, Onward, Query, Retry, Run, RunId, RunState, Timestamp, Waits,
+    Worker, WorkerInfo, Workflow,
 };
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -98,6 +100,17 @@ pub(crate) struct Operation {
     pub(crate) ids: Vec<RunId>,
     pub(crate) by: String,
     pub(crate) reason: Option<String>,
+    /// How many runs fitted when it was begun, as far as they were counted.
+    #[serde(default)]
+    pub(crate) expected: Option<Expected>,
+}
+
+/// How many runs a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Expected {
+    pub(crate) runs: u64,
+    /// Whether there are more than were counted.
+    pub(crate) more: bool,
 }
 
 /// How far it is.
@@ -113,11 +126,15 @@ pub(crate) struct Totals {
 }
 
 /// A page of runs to change.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Page {
     runs: Vec<RunId>,
     /// Where the next one begins, if there is one.
     next: Option<RunId>,
+    /// When they were chosen: a cancel since then is this operation's.
+    at: Timestamp,
+    /// How often those had been woken that a retry lets go on: once more is this operation's.
+    wakes: BTreeMap<RunId, u64>,
 }
 
 /// The worker that executes these runs, beside the router that takes them.
@@ -175,7 +192,7 @@ async fn operate(onward: Onward, ctx: Ctx, operation: Operation) -> Result<Total
             .await?;
         let so_far = totals;
         totals = ctx
-            .step(CHANGE, async |_| change(&onward, &operation, &page.runs, so_far).await)
+            .step(CHANGE, async |_| change(&onward, &operation, &page, so_far).await)
             .retry(retry())
             .await?;
         before = page.next;
@@ -193,28 +210,52 @@ async fn choose(
     before: Option<RunId>,
     matched: u64,
 ) -> Result<Page, Failure> {
+    let mut chosen = Page { runs: Vec::new(), next: None, at: now(onward), wakes: BTreeMap::new() };
+    let retries = operation.action == Action::Retry;
     if !operation.ids.is_empty() {
         let passed = usize::try_from(matched).unwrap_or(usize::MAX).min(operation.ids.len());
         let rest = &operation.ids[passed..];
-        let runs = rest[..rest.len().min(OPERATION_PAGE)].to_vec();
-        let next = rest.get(OPERATION_PAGE).copied();
-        return Ok(Page { runs, next });
+        chosen.runs = rest[..rest.len().min(OPERATION_PAGE)].to_vec();
+        chosen.next = rest.get(OPERATION_PAGE).copied();
+        for id in chosen.runs.iter().filter(|_| retries) {
+            chosen.wakes.extend(get(onward, *id).await?.as_ref().and_then(to_retry));
+        }
+        return Ok(chosen);
     }
     let query = Query { filter: operation.filter.filter(), before, limit: OPERATION_PAGE };
     let page = onward.list(query).await?;
-    let next = page.runs.last().map(|run| run.id).filter(|_| page.more);
-    let others = page.runs.iter().filter(|run| run.workflow != OPERATION.name());
-    Ok(Page { runs: others.map(|run| run.id).collect(), next })
+    chosen.next = page.runs.last().map(|run| run.id).filter(|_| page.more);
+    for run in page.runs.iter().filter(|run| run.workflow != OPERATION.name()) {
+        chosen.runs.push(run.id);
+        chosen.wakes.extend(to_retry(run).filter(|_| retries));
+    }
+    Ok(chosen)
 }
 
-/// Changes these runs, and adds them to the count.
+/// A run that a retry lets go on, and how often it had been woken before.
+fn to_retry(run: &Run) -> Option<(RunId, u64)> {
+    let stuck = matches!(run.waits_for, Some(Waits::Stuck { .. }));
+    (stuck || run.state == RunState::Failed).then_some((run.id, run.wakes))
+}
+
+fn now(onward: &Onward) -> Timestamp {
+    onward.store().clock().now()
+}
+
+async fn get(onward: &Onward, id: RunId) -> Result<Option<Run>, Failure> {
+    Ok(onward.store().get(Which::Id(id)).await.map_err(onward::Error::from)?)
+}
+
+/// Changes the runs of a page, and adds them to the count.
 async fn change(
     onward: &Onward,
     operation: &Operation,
-    runs: &[RunId],
+    page: &Page,
     mut totals: Totals,
 ) -> Result<Totals, Failure> {
-    let these = onward.these(runs.to_vec());
+    let left = left(onward, operation.action, page).await?;
+    let changed = (page.runs.len() - left.len()) as u64;
+    let these = onward.these(left);
     let steered = match operation.action {
         Action::Cancel => these.cancel(),
         Action::Retry => these.retry(),
@@ -223,11 +264,32 @@ async fn change(
         Action::Delete => these.delete(),
     };
     let steered = steered.await?;
-    totals.matched += steered.matched;
-    totals.done += steered.done;
+    totals.matched += changed + steered.matched;
+    totals.done += changed + steered.done;
     totals.skipped += steered.skipped_total();
     totals.failed += steered.failed;
     Ok(totals)
+}
+
+/// The runs of a page that were not changed yet: a crash may have cut the step before it was recorded.
+/// A run that was retried and failed again would else be retried twice, and one that was cancelled and
+/// could not be undone be counted as skipped. A deleted one is gone, and counts as deleted.
+async fn left(onward: &Onward, action: Action, page: &Page) -> Result<Vec<RunId>, Failure> {
+    let is_changed = |run: &Run| match action {
+        Action::Cancel => run.cancel_at.is_some_and(|at| at >= page.at),
+        Action::Retry => page.wakes.get(&run.id).is_some_and(|wakes| run.wakes > *wakes),
+        Action::Pause | Action::Resume | Action::Delete => false,
+    };
+    if !matches!(action, Action::Cancel | Action::Retry) {
+        return Ok(page.runs.clone());
+    }
+    let mut left = Vec::with_capacity(page.runs.len());
+    for id in &page.runs {
+        if !get(onward, *id).await?.as_ref().is_some_and(is_changed) {
+            left.push(*id);
+        }
+    }
+    Ok(left)
 }
 
 /// What the records of such a run say about how far it is.
@@ -239,4 +301,46 @@ pub(crate) fn progress(records: &[onward::Record]) -> Option<Totals> {
         onward::Entry::Done(json) => json.read().ok(),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAIL: Workflow<(), ()> = Workflow::named("fail");
+
+    /// As after a crash: the step was cut before it was recorded, and is executed once more.
+    #[tokio::test]
+    async fn a_page_that_is_changed_again_retries_no_run_twice() {
+        let onward = Onward::open("memory:").await.unwrap();
+        let failing = async |_: Ctx, ()| Err::<(), _>(Failure::fatal("no"));
+        let worker = onward.worker().serve(FAIL, failing).start().await.unwrap();
+        let run = onward.start(FAIL, &()).await.unwrap();
+        run.ended().await.unwrap();
+        let operation = Operation {
+            action: Action::Retry,
+            filter: Chosen { workflow: Some("fail".to_owned()), ..Chosen::default() },
+            ids: Vec::new(),
+            by: "ada".to_owned(),
+            reason: None,
+            expected: None,
+        };
+        let page = choose(&onward, &operation, None, 0).await.unwrap();
+        let first = change(&onward, &operation, &page, Totals::default()).await.unwrap();
+        assert_eq!((first.matched, first.done, first.skipped), (1, 1, 0));
+        let failed_again = run.ended().await.unwrap();
+        assert_eq!(failed_again.attempt, 2, "it was retried");
+        let again = change(&onward, &operation, &page, Totals::default()).await.unwrap();
+        assert_eq!(again, first, "it is counted as before");
+        let left = run.status().await.unwrap();
+        assert_eq!(
+            (left.attempt, left.retried_at),
+            (failed_again.attempt, failed_again.retried_at)
+        );
+        let later = choose(&onward, &operation, None, 0).await.unwrap();
+        let third = change(&onward, &operation, &later, Totals::default()).await.unwrap();
+        assert_eq!(third.done, 1, "another operation retries it");
+        assert_eq!(run.ended().await.unwrap().attempt, 3);
+        worker.shutdown().await.unwrap();
+    }
 }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::request::Parts;
 use onward::{Json, Run, RunId};
@@ -129,6 +130,10 @@ pub struct Options {
     pub(crate) rate_burst: u32,
     pub(crate) rate_per_second: u32,
     pub(crate) secure_cookie: bool,
+    pub(crate) key_required: Vec<String>,
+    pub(crate) body_max: Duration,
+    pub(crate) ping_every: Duration,
+    pub(crate) streams_max: usize,
 }
 
 impl Options {
@@ -144,6 +149,10 @@ impl Options {
             rate_burst: crate::limits::RATE_BURST,
             rate_per_second: crate::limits::RATE_PER_SECOND,
             secure_cookie: false,
+            key_required: Vec::new(),
+            body_max: crate::limits::BODY_MAX,
+            ping_every: crate::limits::PING_EVERY,
+            streams_max: crate::limits::STREAMS_MAX,
         }
     }
 
@@ -212,6 +221,43 @@ impl Options {
     pub fn secure_cookie(mut self) -> Self {
         self.secure_cookie = true;
         self
+    }
+
+    /// Refuses a start of one of these workflows, `*` for any, that comes without an `Idempotency-Key`:
+    /// where a run must not be started twice, a caller that forgot the key learns it at once.
+    #[must_use]
+    pub fn require_key<T: Into<String>>(mut self, workflows: impl IntoIterator<Item = T>) -> Self {
+        self.key_required.extend(workflows.into_iter().map(Into::into));
+        self
+    }
+
+    /// How long a client may take to send the body of a request:
+    /// [`BODY_MAX`](crate::limits::BODY_MAX), unless set.
+    #[must_use]
+    pub fn body_max(mut self, body_max: Duration) -> Self {
+        self.body_max = body_max;
+        self
+    }
+
+    /// The pause after which a stream says that it lives:
+    /// [`PING_EVERY`](crate::limits::PING_EVERY), unless set.
+    #[must_use]
+    pub fn ping_every(mut self, ping_every: Duration) -> Self {
+        // An interval of nothing is none.
+        self.ping_every = ping_every.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How many streams are open at once: [`STREAMS_MAX`](crate::limits::STREAMS_MAX), unless set.
+    #[must_use]
+    pub fn streams_max(mut self, streams_max: usize) -> Self {
+        self.streams_max = streams_max;
+        self
+    }
+
+    /// Whether a start of this workflow needs a key.
+    pub(crate) fn requires_key(&self, workflow: &str) -> bool {
+        self.key_required.iter().any(|name| name == "*" || name == workflow)
     }
 
     /// Whether one has to say who one is.

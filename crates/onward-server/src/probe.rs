@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use onward::RunId;
 use onward::store::Which;
 
-use crate::app::App;
+use crate::app::{App, Phase};
 
 /// How long the store may take to answer a probe: shorter than a probe waits.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ pub(crate) async fn live() -> &'static str {
 /// The store answers, and the server is not stopping.
 pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, &'static str) {
     const NO: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-    if *app.closing.borrow() {
+    if *app.phase.borrow() != Phase::Up {
         return (NO, "stopping\n");
     }
     // A run that is not there: one look along an index.

@@ -10,7 +10,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use onward::{Code, Json, RunId, Timestamp};
 use serde::de::DeserializeOwned;
 
-use crate::limits::{BODY_MAX, IDEMPOTENCY_KEY_MAX, PAGE_DEFAULT, PAGE_MAX};
+use crate::app::App;
+use crate::limits::{IDEMPOTENCY_KEY_MAX, PAGE_DEFAULT, PAGE_MAX};
 use crate::problem::Problem;
 
 /// What stands in the path.
@@ -129,14 +130,15 @@ impl Params {
 /// A body in JSON.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE).cloned();
-        let read = Bytes::from_request(request, state);
-        let Ok(bytes) = tokio::time::timeout(BODY_MAX, read).await else {
-            let late = format!("it did not come within {} s", BODY_MAX.as_secs());
+        let read = Bytes::from_request(request, app);
+        let most = app.options.body_max;
+        let Ok(bytes) = tokio::time::timeout(most, read).await else {
+            let late = format!("it did not come within {most:?}");
             return Err(Problem::invalid("body", late));
         };
         let bytes = bytes.map_err(unread)?;

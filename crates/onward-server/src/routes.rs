@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::api::*;
-use crate::app::App;
+use crate::app::{App, Phase};
 use crate::endpoint;
 use crate::guard::{self, Guard, KEPT_IF_SAME, dressed};
 use crate::limits::BODY_BYTES_MAX;
@@ -37,12 +37,12 @@ use crate::{dashboard, metrics, openapi, probe, stream};
 /// # let _ = app; Ok(()) }
 /// ```
 ///
-/// Unless it is read-only, or [only answers](Options::only_answers), it also executes changes of many runs: from when it is made, or, made outside
-/// a runtime, from the first of them that it is asked for.
+/// Unless it is read-only, or [only answers](Options::only_answers), it also executes changes of many
+/// runs: from when it is made, or, made outside a runtime, from the first of them that it is asked for.
 pub fn router(onward: Onward, options: Options) -> Router {
     // Streams of a router that is mounted end with their connections.
-    let (_, closing) = watch::channel(false);
-    let app = App::new(onward, options, closing);
+    let (_, phase) = watch::channel(Phase::Up);
+    let app = App::new(onward, options, phase);
     if let Ok(runtime) = Handle::try_current() {
         let app = app.clone();
         runtime.spawn(async move { app.operate().await });
@@ -181,6 +181,7 @@ fn changes(routes: &mut Routes) {
     routes.post("/api/v1/operations/{id}/abort", operations::abort);
     routes.add("delete", "/api/v1/step-keys/{key}", step_keys::release);
     routes.add("put", "/api/v1/queues/{queue}", queues::limit);
+    routes.add("delete", "/api/v1/queues/{queue}", queues::clear);
     routes.post("/api/v1/queues/{queue}/pause", queues::pause);
     routes.post("/api/v1/queues/{queue}/resume", queues::resume);
     routes.add("put", "/api/v1/schedules/{schedule}", schedules::put);
@@ -228,8 +229,8 @@ mod tests {
     #[tokio::test]
     async fn every_endpoint_of_the_table_has_a_handler() {
         let onward = Onward::open("memory:").await.unwrap();
-        let (_, closing) = watch::channel(false);
-        let app = App::new(onward, Options::new(Access::Open(Role::Read)), closing);
+        let (_, phase) = watch::channel(Phase::Up);
+        let app = App::new(onward, Options::new(Access::Open(Role::Read)), phase);
         let mut routes = Routes { app, router: Router::new(), added: BTreeSet::new() };
         looks(&mut routes);
         changes(&mut routes);

@@ -13,7 +13,7 @@ use onward::Onward;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::app::App;
+use crate::app::{App, Phase};
 use crate::connection::Serving;
 use crate::limits::{DRAIN_MAX, HEAD_MAX};
 use crate::options::Options;
@@ -37,13 +37,17 @@ pub struct ServeOptions {
     pub options: Options,
     /// How long a client may take to send the head of a request: [`HEAD_MAX`], unless set.
     pub head_max: Duration,
+    /// How long it serves on after it is asked to stop, while `/readyz` says so: none, unless set. A
+    /// balancer that looks there needs as long to send nothing more.
+    pub stop_delay: Duration,
 }
 
 impl ServeOptions {
     /// On this machine only, with these options.
     pub fn new(options: Options) -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 7171));
-        Self { listen, insecure: false, options, head_max: HEAD_MAX }
+        let stop_delay = Duration::ZERO;
+        Self { listen, insecure: false, options, head_max: HEAD_MAX, stop_delay }
     }
 }
 
@@ -53,7 +57,7 @@ impl ServeOptions {
 pub enum ServeError {
     /// It would be open to everybody who reaches this address.
     Open(SocketAddr),
-    /// The address cannot be listened on, or the listener broke.
+    /// The address cannot be listened on.
     Io(SocketAddr, io::Error),
 }
 
@@ -87,6 +91,7 @@ pub struct Bound {
     onward: Onward,
     options: Options,
     head_max: Duration,
+    stop_delay: Duration,
 }
 
 /// Listens, so that the address is known before anything is answered.
@@ -100,7 +105,7 @@ pub struct Bound {
 /// options.listen.set_port(0); // any that is free
 /// let bound = onward_server::bind(onward, options).await?;
 /// println!("http://{}", bound.address());
-/// bound.serve(async { /* until this ends */ }).await?;
+/// bound.serve(async { /* until this ends */ }).await;
 /// # Ok(()) }
 /// ```
 ///
@@ -108,14 +113,14 @@ pub struct Bound {
 /// [`ServeError::Open`] for an address that others reach, without tokens and not said to be
 /// insecure; [`ServeError::Io`] when it cannot be listened on.
 pub async fn bind(onward: Onward, options: ServeOptions) -> Result<Bound, ServeError> {
-    let ServeOptions { listen, insecure, options, head_max } = options;
+    let ServeOptions { listen, insecure, options, head_max, stop_delay } = options;
     if !listen.ip().is_loopback() && !options.asks() && !insecure {
         return Err(ServeError::Open(listen));
     }
     let io = |error| ServeError::Io(listen, error);
     let listener = TcpListener::bind(listen).await.map_err(io)?;
     let address = listener.local_addr().map_err(io)?;
-    Ok(Bound { listener, address, onward, options, head_max })
+    Ok(Bound { listener, address, onward, options, head_max, stop_delay })
 }
 
 /// Listens and answers until `end`, then lets what is under way finish.
@@ -127,7 +132,8 @@ pub async fn serve(
     options: ServeOptions,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    bind(onward, options).await?.serve(end).await
+    bind(onward, options).await?.serve(end).await;
+    Ok(())
 }
 
 impl Bound {
@@ -136,32 +142,31 @@ impl Bound {
         self.address
     }
 
-    /// Answers until `end`, then lets what is under way finish, for a while.
-    ///
-    /// # Errors
-    /// When the listener breaks.
-    pub async fn serve(
-        self,
-        end: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), ServeError> {
-        let (close, closing) = watch::channel(false);
-        let app = App::new(self.onward, self.options, closing.clone());
+    /// Answers until `end`, says for the pause that was set that it stops, then lets what is under way
+    /// finish, for a while.
+    pub async fn serve(self, end: impl Future<Output = ()> + Send + 'static) {
+        let (enter, phase) = watch::channel(Phase::Up);
+        let app = App::new(self.onward, self.options, phase.clone());
         app.operate().await;
         let router = routes::of_app(app.clone());
-        let serving = Serving { router, head_max: self.head_max, closing };
+        let serving = Serving { router, head_max: self.head_max, phase };
         let serving = serving.accept(self.listener);
         let mut serving = std::pin::pin!(serving);
+        let leaving = async {
+            end.await;
+            enter.send_replace(Phase::Leaving);
+            tokio::time::sleep(self.stop_delay).await;
+        };
+        // It accepts until it is told to close.
         tokio::select! {
             () = serving.as_mut() => {}
-            () = end => {
-                // Streams end at this, and /readyz says so.
-                close.send_replace(true);
+            () = leaving => {
+                enter.send_replace(Phase::Closing);
                 if tokio::time::timeout(DRAIN_MAX, serving).await.is_err() {
                     tracing::warn!("requests were still under way after {DRAIN_MAX:?}");
                 }
             }
         }
         app.rest().await;
-        Ok(())
     }
 }

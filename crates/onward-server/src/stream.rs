@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::header;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use onward::store::{Topic, Which};
 use onward::{Code, RunId, RunState};
@@ -18,12 +19,13 @@ use tokio::time::Instant;
 
 use crate::api::export::Chunks;
 use crate::app::App;
-use crate::limits::{FRAME_EVERY, PING_EVERY, STREAM_RUNS_MAX, STREAMS_MAX};
+use crate::guard;
+use crate::limits::{FRAME_EVERY, STREAM_RUNS_MAX};
 use crate::problem::Problem;
 use crate::request::{Params, run_id};
 
-/// How often the watcher looks without a hint, and a stream at the runs that it watches: a record
-/// of a run gives no hint.
+/// How often a stream looks at the runs that it watches, since a record of a run gives no hint; and
+/// whether its reader may read on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often the workers are worth another look: their leases move all the time.
@@ -82,7 +84,8 @@ struct Open(App);
 
 impl Open {
     fn of(app: &App) -> Option<Self> {
-        let enter = |open| (open < STREAMS_MAX).then_some(open + 1);
+        let most = app.options.streams_max;
+        let enter = |open| (open < most).then_some(open + 1);
         let open = &app.changes.open;
         open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
         Some(Self(app.clone()))
@@ -99,20 +102,21 @@ impl Drop for Open {
 pub(crate) async fn open(
     State(app): State<App>,
     params: Params,
-    headers: HeaderMap,
+    head: Parts,
 ) -> Result<Response, Problem> {
     let runs = params.all("run").map(run_id).collect::<Result<Vec<_>, _>>()?;
     if runs.len() > STREAM_RUNS_MAX {
         return Err(Problem::invalid("run", format!("more than {STREAM_RUNS_MAX} of them")));
     }
     let Some(open) = Open::of(&app) else {
-        let text = format!("{STREAMS_MAX} streams are open, as many as may be");
+        let most = app.options.streams_max;
+        let text = format!("{most} streams are open, as many as may be");
         return Err(Problem::new(Code::RateLimited, text).retry_after_ms(RETRY_MS));
     };
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let last = head.headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     let (send, receive) = mpsc::channel(FRAMES_AHEAD);
     watch_store(&app);
-    tokio::spawn(Stream::new(app, send, runs).tell(last, open));
+    tokio::spawn(Stream::new(app, send, head, runs).tell(last, open));
     let head = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -163,6 +167,8 @@ fn watch_store(app: &App) {
 struct Stream {
     app: App,
     send: mpsc::Sender<Result<Bytes, io::Error>>,
+    /// The head of the request, by which the reader is known.
+    head: Parts,
     seen: watch::Receiver<Seen>,
     known: Seen,
     runs: Vec<Watched>,
@@ -176,14 +182,19 @@ struct Watched {
 }
 
 impl Stream {
-    fn new(app: App, send: mpsc::Sender<Result<Bytes, io::Error>>, runs: Vec<RunId>) -> Self {
+    fn new(
+        app: App,
+        send: mpsc::Sender<Result<Bytes, io::Error>>,
+        head: Parts,
+        runs: Vec<RunId>,
+    ) -> Self {
         let seen = app.changes.seen.subscribe();
         let known = *seen.borrow();
         let runs = runs.into_iter().map(|id| Watched { id, state: None, after: None }).collect();
-        Self { app, send, seen, known, runs }
+        Self { app, send, head, seen, known, runs }
     }
 
-    /// Tells what changes until the reader goes or the server stops.
+    /// Tells what changes until the reader goes, may not read any more, or the server stops.
     async fn tell(mut self, last: Option<String>, _open: Open) {
         let app = self.app.clone();
         for at in 0..self.runs.len() {
@@ -192,7 +203,8 @@ impl Stream {
         if self.begin(last).await.is_err() {
             return;
         }
-        let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        let every = app.options.ping_every;
+        let mut ping = tokio::time::interval_at(Instant::now() + every, every);
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             let told = tokio::select! {
@@ -202,7 +214,7 @@ impl Stream {
                     Ok(()) => self.frame().await,
                     Err(_) => return,
                 },
-                _ = look.tick(), if !self.runs.is_empty() => self.frame().await,
+                _ = look.tick() => self.frame().await,
                 _ = ping.tick() => self.write(": ping\n\n".to_owned()).await,
             };
             if told.is_err() {
@@ -227,6 +239,10 @@ impl Stream {
     }
 
     async fn frame(&mut self) -> Result<(), Gone> {
+        // A token that was taken away ends its streams, too.
+        if !guard::is_known(&self.app, &self.head) {
+            return Err(Gone);
+        }
         let now = *self.seen.borrow_and_update();
         let mut topics = Vec::new();
         if now.any != self.known.any {
@@ -276,7 +292,7 @@ impl Stream {
     }
 }
 
-/// The reader has gone.
+/// The reader has gone, or may not read any more.
 struct Gone;
 
 const ALL: [&str; 4] = ["runs", "queues", "workers", "schedules"];

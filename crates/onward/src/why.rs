@@ -285,6 +285,40 @@ fn serves(worker: &WorkerInfo, run: &Run) -> bool {
 }
 
 impl Why {
+    /// Its stable name, as `no_worker`.
+    ///
+    /// ```
+    /// assert_eq!(onward::Why::NextInLine.code(), "next_in_line");
+    /// ```
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Why::Running { .. } => "running",
+            Why::WorkerGone { .. } => "worker_gone",
+            Why::Ended { .. } => "ended",
+            Why::NextInLine => "next_in_line",
+            Why::Paused { .. } => "paused",
+            Why::Pausing { .. } => "pausing",
+            Why::NoWorker { .. } => "no_worker",
+            Why::QueuePaused { .. } => "queue_paused",
+            Why::QueueFull { .. } => "queue_full",
+            Why::WorkersFull { .. } => "workers_full",
+            Why::WorkersBusy { .. } => "workers_busy",
+            Why::LaneFull { .. } => "lane_full",
+            Why::Until { .. } => "until",
+            Why::Behind { .. } => "behind",
+            Why::Stuck { .. } => "stuck",
+            Why::Signal { .. } => "signal",
+            Why::Child { .. } => "child",
+            Why::Cancelling => "cancelling",
+            Why::CancelAsked { .. } => "cancel_asked",
+        }
+    }
+
+    /// Whether no worker is up that serves the run, so that it does not go on by itself.
+    pub const fn is_unserved(&self) -> bool {
+        matches!(self, Why::NoWorker { .. } | Why::WorkerGone { served: false })
+    }
+
     fn until(what: String, at: Timestamp, now: Timestamp) -> Self {
         let in_ms = u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX);
         Why::Until { what, at, in_ms }
@@ -387,6 +421,23 @@ mod tests {
 
     fn said(run: &Run, workers: &[WorkerInfo]) -> String {
         why(run, Around { workers, ..Around::default() }, NOW).to_string()
+    }
+
+    #[test]
+    fn a_code_is_the_reason_as_it_is_written() {
+        for why in [
+            Why::WorkerGone { served: false },
+            Why::NextInLine,
+            Why::NoWorker { workflow: String::new(), queue: String::new() },
+            Why::WorkersBusy { running: 1, places: 1 },
+            Why::Cancelling,
+            Why::CancelAsked { held_by: None },
+        ] {
+            let written = serde_json::to_value(&why).unwrap();
+            assert_eq!(written["reason"], why.code());
+        }
+        assert!(Why::WorkerGone { served: false }.is_unserved());
+        assert!(!Why::WorkerGone { served: true }.is_unserved());
     }
 
     #[test]

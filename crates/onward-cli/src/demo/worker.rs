@@ -34,7 +34,7 @@ pub(crate) struct DemoWorkerArgs {
 
 impl DemoWorkerArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let onward = open::existing(&global.store).await?;
+        let onward = open::existing(&global.store()?).await?;
         let client = Client { process: self.process, addresses: self.services };
         let worker = onward
             .worker()

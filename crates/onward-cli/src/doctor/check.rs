@@ -17,8 +17,8 @@ use crate::text;
 const SKEW_MAX: Duration = Duration::from_secs(2);
 
 /// The place has answered.
-pub(super) fn reached(place: &Place, global: &Global) -> Finding {
-    match place.meta() {
+pub(super) fn reached(place: &Place, global: &Global) -> Result<Finding, Problem> {
+    Ok(match place.meta() {
         Some(meta) => {
             let (version, store, role) = (&meta.version, &meta.store, &meta.role);
             let said = format!("version {version} over {store}; this caller may {role}");
@@ -26,10 +26,11 @@ pub(super) fn reached(place: &Place, global: &Global) -> Finding {
         }
         // A password may stand in a URL, so only its kind is shown.
         None => {
-            let kind = global.store.split(':').next().unwrap_or_default();
+            let url = global.store()?;
+            let kind = url.split(':').next().unwrap_or_default();
             Finding::well("store", format!("it opens: {kind}"))
         }
-    }
+    })
 }
 
 /// A store that opens has the schema that this build wants; opening says so where it has not.

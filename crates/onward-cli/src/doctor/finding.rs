@@ -67,9 +67,9 @@ impl Finding {
             (_, Problem::WrongToken { .. } | Problem::Server(_)) => "server",
             _ => "store",
         };
-        // The library's own sentence about a code says what to do; the others' do so themselves.
-        let todo = code.map_or("See above: the sentence says what to do.", Code::advice);
-        Self::bad(check, problem.to_string(), todo)
+        // The library's own sentence about a code says what to do; the others say it themselves.
+        let todo = code.map(|code| code.advice().to_owned());
+        Self { todo, ..Self::bad(check, problem.to_string(), "") }
     }
 }
 

@@ -11,6 +11,7 @@ use onward::{
 };
 
 use super::finding::Finding;
+use crate::ops::OPERATION;
 use crate::place::Place;
 use crate::problem::Problem;
 use crate::text;
@@ -33,7 +34,9 @@ pub(super) async fn unserved(
     let Looked { runs, cut } = runs(place, RunState::Queued, filter).await?;
     let mut groups: BTreeMap<(String, String), Vec<RunId>> = BTreeMap::new();
     let around = Around { workers, ..Around::default() };
-    for run in &runs {
+    // A server carries out changes of many runs itself, and does not show the worker that does it.
+    let of_server = |run: &Run| matches!(place, Place::Server(_)) && run.workflow == OPERATION;
+    for run in runs.iter().filter(|run| !of_server(run)) {
         if let Why::NoWorker { workflow, queue } = why(run, around, now) {
             groups.entry((workflow, queue)).or_default().push(run.id);
         }

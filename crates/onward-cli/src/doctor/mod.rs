@@ -23,7 +23,7 @@ use crate::workers;
 Examples:
   onward doctor
   onward doctor --server http://localhost:7171
-  onward doctor -o json | jq -r 'select(.ok | not) | .todo'
+  onward doctor -o json | jq -r 'select(.ok | not) | .todo // .found'
 
 Exit codes: 0 all is well, 1 something needs somebody. No run is changed;
 a SQLite file of an older version is brought up to this one.")]
@@ -50,10 +50,10 @@ impl DoctorArgs {
 }
 
 async fn examine(place: &Place, global: &Global) -> Result<Vec<Finding>, Problem> {
-    let workers = workers::all(place).await?;
-    let mut findings = vec![check::reached(place, global), check::schema(place), clock(place)];
+    let (workers, serving) = (workers::all(place).await?, workers::with_servers(place).await?);
+    let mut findings = vec![check::reached(place, global)?, check::schema(place), clock(place)];
     findings.extend(leases(&workers, place.now()));
-    findings.extend(unserved(place, &workers).await?);
+    findings.extend(unserved(place, &serving).await?);
     findings.extend(stuck(place).await?);
     findings.extend(crashing(place).await?);
     findings.extend(undo_failed(place).await?);

@@ -12,7 +12,7 @@ use onward::{Duplicates, Run, Timestamp};
 use serde::Serialize;
 
 use self::step::{ReleaseArgs, StepArgs, StepsArgs};
-use crate::args::Global;
+use crate::args::{Global, Most};
 use crate::output::{self, Format};
 use crate::place::Place;
 use crate::problem::{Exit, Problem};
@@ -33,10 +33,10 @@ pub(crate) enum KeysCommand {
     List(run::ListArgs),
     /// Lists the keys with the most suppressed starts
     #[command(after_help = "Example:\n  onward keys top --limit 10")]
-    Top(run::Most),
+    Top(Most),
     /// Lists starts that were refused because their key was used with another input, newest first
     #[command(after_help = "Example:\n  onward keys conflicts")]
-    Conflicts(run::Most),
+    Conflicts(Most),
     Steps(StepsArgs),
     Step(StepArgs),
     Release(ReleaseArgs),

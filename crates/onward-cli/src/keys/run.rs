@@ -6,7 +6,7 @@ use clap::Args;
 use onward::Timestamp;
 use onward::store::{KeyConflict, RunKey};
 
-use crate::args::Global;
+use crate::args::{Global, Most};
 use crate::output;
 use crate::place::{Call, Place};
 use crate::problem::{Exit, Problem};
@@ -33,21 +33,13 @@ pub(crate) struct ListArgs {
     most: Most,
 }
 
-/// How many rows are printed.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Most {
-    /// How many at the most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-}
-
 impl ListArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         let place = Place::open(global).await?;
         let call = Call::get("/keys")
             .query_if("prefix", self.prefix.as_deref())
             .query_if("workflow", self.workflow.as_deref());
-        let (keys, more) = place.rows::<RunKey>(call, self.most.limit.into()).await?;
+        let (keys, more) = place.rows::<RunKey>(call, None, self.most.rows()).await?;
         print(global, &keys, place.now())?;
         if more.is_some() {
             anstream::eprintln!("more follow: say more of the key with --prefix");
@@ -59,7 +51,7 @@ impl ListArgs {
 /// Prints the keys with the most suppressed starts.
 pub(super) async fn top(most: Most, global: &Global) -> Result<Exit, Problem> {
     let place = Place::open(global).await?;
-    let (keys, _) = place.rows::<RunKey>(Call::get("/keys/top"), most.limit.into()).await?;
+    let (keys, _) = place.rows::<RunKey>(Call::get("/keys/top"), None, most.rows()).await?;
     print(global, &keys, place.now())?;
     Ok(Exit::Ok)
 }
@@ -68,7 +60,7 @@ pub(super) async fn top(most: Most, global: &Global) -> Result<Exit, Problem> {
 pub(super) async fn conflicts(most: Most, global: &Global) -> Result<Exit, Problem> {
     let place = Place::open(global).await?;
     let call = Call::get("/keys/conflicts");
-    let (rows, _) = place.rows::<KeyConflict>(call, most.limit.into()).await?;
+    let (rows, _) = place.rows::<KeyConflict>(call, None, most.rows()).await?;
     let table = |rows: &[KeyConflict]| {
         let mut table = Table::new(["WHEN", "WORKFLOW", "KEY", "FROM", "RUN"]);
         for it in rows {

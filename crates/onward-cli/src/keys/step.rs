@@ -9,7 +9,7 @@ use onward::{Duplicates, KeyState, Onward, RunState, StepKey, Timestamp};
 use serde::Serialize;
 
 use super::write_duplicates;
-use crate::args::Global;
+use crate::args::{Global, Most};
 use crate::output::{self, Format};
 use crate::place::Place;
 use crate::problem::{Exit, Problem};
@@ -33,7 +33,7 @@ impl KeysAt {
             return Place::open(global).await;
         };
         global.only_store("--keys")?;
-        Ok(Place::of_store(match url.starts_with("redis") {
+        Ok(Place::Store(match url.starts_with("redis") {
             true => payloads::coded(Onward::open("memory:").keys(url))?.await?,
             false => open::existing_at(url, "--keys sqlite:PATH or ONWARD_KEYS").await?,
         }))
@@ -49,9 +49,8 @@ pub(crate) struct StepsArgs {
     /// Only keys that come after this one
     #[arg(long, value_name = "KEY")]
     after: Option<String>,
-    /// How many at the most
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
+    #[command(flatten)]
+    most: Most,
 }
 
 /// Shows a step key: who has it, what came of it, and who came second
@@ -89,15 +88,9 @@ struct Shown<'a> {
 impl StepsArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         let place = self.keys_at.open(global).await?;
-        let (keys, more) = place.step_keys(self.after, self.limit.into()).await?;
-        match global.output {
-            Format::Table => write_table(&keys, place.now())?,
-            Format::Json => keys.iter().try_for_each(output::print_json)?,
-            Format::Ids => {
-                let mut out = output::stdout();
-                keys.iter().try_for_each(|key| writeln!(out, "{}", text::line(&key.key)))?;
-            }
-        }
+        let (keys, more) = place.step_keys(self.after, self.most.rows()).await?;
+        let table = |keys: &[StepKey]| table(keys, place.now());
+        output::print_rows(global.output, &keys, table, |key| key.key.clone())?;
         if let Some(last) = keys.last().filter(|_| more) {
             anstream::eprintln!("more follow: --after {:?}", last.key);
         }
@@ -137,7 +130,7 @@ impl ReleaseArgs {
     }
 }
 
-fn write_table(keys: &[StepKey], now: Timestamp) -> Result<(), Problem> {
+fn table(keys: &[StepKey], now: Timestamp) -> Table<5> {
     let mut table = Table::new(["KEY", "STATE", "HOLDER", "DUPLICATES", "AGE"]);
     for key in keys {
         table.row([
@@ -148,7 +141,7 @@ fn write_table(keys: &[StepKey], now: Timestamp) -> Result<(), Problem> {
             text::duration(now.since(key.taken_at)).into(),
         ]);
     }
-    Ok(table.write(&mut output::stdout())?)
+    table
 }
 
 fn write_key(out: &mut dyn Write, key: &StepKey, now: Timestamp) -> Result<(), Problem> {

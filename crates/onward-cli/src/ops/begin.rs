@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use onward::{Filter, RunId, RunState, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -25,7 +25,7 @@ use crate::workers;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The workflow of operations, which servers serve.
-const WORKFLOW: &str = "onward-operation";
+pub(crate) const OPERATION: &str = "onward-operation";
 
 /// Begins a change of many runs, which a server carries out and which outlives this command
 #[derive(Clone, Debug, Args)]
@@ -40,7 +40,7 @@ this process, where there is no server.")]
 pub(crate) struct StartArgs {
     /// What is done to each run
     #[arg(value_enum)]
-    action: Action,
+    action: Verb,
     #[command(flatten)]
     ids: crate::runs::Ids,
     #[command(flatten)]
@@ -60,15 +60,6 @@ pub(crate) struct StartArgs {
     /// Waits for its end; exits with 1 if a run could not be changed
     #[arg(long)]
     wait: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Action {
-    Cancel,
-    Retry,
-    Pause,
-    Resume,
-    Delete,
 }
 
 /// An operation, as it is asked for.
@@ -128,6 +119,11 @@ pub(crate) struct Operation {
     pub(super) skipped: u64,
     pub(super) failed: u64,
     cut: bool,
+    /// How many runs fitted when it was begun; a server of an older version does not say.
+    #[serde(default)]
+    expected: Option<u64>,
+    #[serde(default)]
+    expected_more: bool,
     pub(super) created_at: Timestamp,
     finished_at: Option<Timestamp>,
     pub(super) by: String,
@@ -136,7 +132,7 @@ pub(crate) struct Operation {
 
 impl StartArgs {
     pub(super) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
-        let verb = Verb::from(self.action);
+        let verb = self.action;
         let ids = self.ids.read()?;
         if ids.is_empty() == self.filter.is_empty() {
             let why = "say which runs: by flags as --state failed, or by their ids; not by both";
@@ -159,7 +155,6 @@ impl StartArgs {
             return would.print(verb, global.output);
         }
         if !self.yes && !many::asked(verb, would.matched, &would.said(verb))? {
-            anstream::eprintln!("nothing was changed");
             return Ok(Exit::No);
         }
         let begun = new.begin(&place).await?;
@@ -213,8 +208,8 @@ impl NewOperation {
 /// Says where nobody is up to carry out what was begun. A server carries it out itself, and does not
 /// count among the workers that it shows.
 async fn say_if_unserved(place: &Place) -> Result<(), Problem> {
-    let workers = workers::all(place).await?;
-    if !workers.iter().any(|worker| worker.workflows.iter().any(|name| name == WORKFLOW)) {
+    let workers = workers::with_servers(place).await?;
+    if !workers.iter().any(|worker| worker.workflows.iter().any(|name| name == OPERATION)) {
         print_note(&"no server of this store is up to carry it out: start 'onward serve'");
     }
     Ok(())
@@ -253,14 +248,24 @@ impl Operation {
         }
     }
 
+    /// How much of it is done. While it goes on, runs that it has not come to are known by the count
+    /// at its beginning.
+    pub(super) fn share(&self) -> String {
+        match self.expected.filter(|_| self.state == "running") {
+            Some(all) if self.expected_more => format!("{} of over {all}", self.done),
+            Some(all) => format!("{} of about {}", self.done, all.max(self.matched)),
+            None => format!("{} of {}", self.done, self.matched),
+        }
+    }
+
     /// Waits for its end, and prints it. This command may be interrupted; the operation goes on.
     pub(crate) async fn follow(mut self, place: &Place, format: Format) -> Result<Exit, Problem> {
-        let mut progress = Progress::share(None);
+        let mut progress = Progress::share(self.expected);
         progress.name(format!("operation {}", self.id));
         while self.state == "running" {
             tokio::time::sleep(LOOK_EVERY).await;
             self = Self::of(place, self.id).await?;
-            progress.set(self.done, format!("{} of {}", self.done, self.matched));
+            progress.set(self.matched, self.share());
         }
         progress.end();
         let good = self.failed == 0 && self.state == "done";
@@ -269,14 +274,25 @@ impl Operation {
     }
 }
 
-impl From<Action> for Verb {
-    fn from(action: Action) -> Self {
-        match action {
-            Action::Cancel => Verb::Cancel,
-            Action::Retry => Verb::Retry,
-            Action::Pause => Verb::Pause,
-            Action::Resume => Verb::Resume,
-            Action::Delete => Verb::Delete,
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_is_measured_by_the_count_at_its_beginning() {
+        let of = |state: &str, expected: &str| {
+            let text = format!(
+                r#"{{"id": "01890a5d-ac96-774b-bcce-b302099a8057", "action": "cancel", "filter": {{}},
+                "ids": [], "state": "{state}", "matched": 200, "done": 190, "skipped": 10,
+                "failed": 0, "cut": false, "created_at": 1, "finished_at": null, "by": "ada",
+                "reason": null{expected}}}"#
+            );
+            serde_json::from_str::<Operation>(&text).unwrap().share()
+        };
+        let counted = r#", "expected": 600, "expected_more": false"#;
+        assert_eq!(of("running", counted), "190 of about 600");
+        assert_eq!(of("done", counted), "190 of 200");
+        assert_eq!(of("running", r#", "expected": 600, "expected_more": true"#), "190 of over 600");
+        assert_eq!(of("running", ""), "190 of 200", "an older server does not say");
     }
 }

@@ -8,12 +8,13 @@ mod begin;
 use clap::{Args, Subcommand};
 use onward::{RunId, Timestamp};
 
-pub(crate) use self::begin::NewOperation;
+pub(crate) use self::begin::{NewOperation, OPERATION};
 use self::begin::{Operation, StartArgs};
-use crate::args::Global;
+use crate::args::{Global, Most};
 use crate::output::{self, Format};
 use crate::place::{Call, Place};
 use crate::problem::{Exit, Problem};
+use crate::runs::steer::refuse;
 use crate::runs::{Ids, id};
 use crate::table::{Cell, Table, style_of};
 use crate::text;
@@ -37,9 +38,8 @@ pub(crate) enum OpsCommand {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  onward ops list --limit 5")]
 pub(crate) struct ListArgs {
-    /// How many at the most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
+    #[command(flatten)]
+    most: Most,
 }
 
 /// The operation that a command is about.
@@ -73,7 +73,7 @@ impl OpsCommand {
 impl ListArgs {
     async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         let place = Place::open(global).await?;
-        let (rows, _) = place.rows(Call::get("/operations"), self.limit.into()).await?;
+        let (rows, _) = place.rows(Call::get("/operations"), None, self.most.rows()).await?;
         print(global.output, &rows, place.now())?;
         Ok(Exit::Ok)
     }
@@ -86,13 +86,19 @@ async fn abort(ids: Ids, global: &Global) -> Result<Exit, Problem> {
         return Err(Problem::Usage(why.to_owned()));
     }
     let place = Place::open(global).await?;
-    let mut aborted = Vec::new();
+    let (mut worst, mut aborted) = (Exit::Ok, Vec::new());
     for id in ids {
         let call = Call::post(format!("/operations/{id}/abort"));
-        aborted.push(place.ask::<Operation>(&call).await?);
+        match place.ask::<Operation>(&call).await {
+            Ok(operation) => aborted.push(operation),
+            // One that has ended does not stop the others.
+            Err(problem) => worst = worst.max(refuse(problem)?),
+        }
     }
-    print(global.output, &aborted, place.now())?;
-    Ok(Exit::Ok)
+    if !aborted.is_empty() {
+        print(global.output, &aborted, place.now())?;
+    }
+    Ok(worst)
 }
 
 /// Prints operations, one per line.
@@ -105,7 +111,7 @@ pub(super) fn print(format: Format, rows: &[Operation], now: Timestamp) -> Resul
                 it.id.to_string().into(),
                 it.action.as_str().into(),
                 Cell::styled(it.state.as_str(), style_of(it.like())),
-                format!("{} of {}", it.done, it.matched).into(),
+                it.share().into(),
                 it.skipped.to_string().into(),
                 it.failed.to_string().into(),
                 text::cut(&it.by, NAME_CHARS).into(),

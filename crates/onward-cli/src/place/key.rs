@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::run::Row;
-use super::{Call, Page, Place, segment};
+use super::{Call, Place, segment};
 use crate::problem::Problem;
 
 #[derive(Deserialize)]
@@ -60,16 +60,8 @@ impl Place {
                 Ok((page.keys, page.more))
             }
             Place::Server(_) => {
-                let (mut keys, mut cursor) = (Vec::new(), after);
-                loop {
-                    let (call, left) = (Call::get("/step-keys"), limit - keys.len());
-                    let page: Page<StepKey> = self.page(call, cursor.as_deref(), left).await?;
-                    keys.extend(page.items);
-                    cursor = page.next;
-                    if cursor.is_none() || keys.len() >= limit {
-                        return Ok((keys, cursor.is_some()));
-                    }
-                }
+                let (keys, next) = self.rows(Call::get("/step-keys"), after, limit).await?;
+                Ok((keys, next.is_some()))
             }
         }
     }

@@ -17,6 +17,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 
 use super::address::Address;
@@ -42,6 +43,9 @@ const AGAIN_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Link {
     address: Address,
     authorization: Option<HeaderValue>,
+    /// What this machine trusts, read at the first call that needs it: the machine's store of
+    /// certificates is large.
+    trust: OnceCell<Arc<ClientConfig>>,
 }
 
 /// An answer: status, seconds until a repeat makes sense, and body.
@@ -61,7 +65,8 @@ impl Link {
             value.set_sensitive(true);
             Ok::<_, Problem>(value)
         };
-        Ok(Self { address: Address::of(url)?, authorization: token.map(header).transpose()? })
+        let (address, authorization) = (Address::of(url)?, token.map(header).transpose()?);
+        Ok(Self { address, authorization, trust: OnceCell::new() })
     }
 
     /// Makes one call, and reads what it answers.
@@ -94,9 +99,15 @@ impl Link {
         }
         let name = ServerName::try_from(host.clone());
         let name = name.map_err(|error| self.untrusted(&error.to_string()))?;
-        let tls = TlsConnector::from(Arc::new(trust().map_err(|why| self.untrusted(&why))?));
+        let tls = TlsConnector::from(self.trusted().await?);
         let stream = tls.connect(name, stream).await;
         Ok(Box::new(stream.map_err(|error| self.untrusted(&error.to_string()))?))
+    }
+
+    /// What this machine trusts, the same for every call.
+    async fn trusted(&self) -> Result<Arc<ClientConfig>, Problem> {
+        let read = async || trust().map(Arc::new).map_err(|why| self.untrusted(&why));
+        self.trust.get_or_try_init(read).await.cloned()
     }
 
     async fn exchange(&self, io: Box<dyn Stream>, call: &Call) -> Result<Answer, Problem> {
@@ -171,4 +182,18 @@ fn trust() -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_the_machine_trusts_is_read_once() {
+        let link = Link::new("https://app.example.com", None).unwrap();
+        // A machine without authorities has nothing to read.
+        if let (Ok(one), Ok(two)) = (link.trusted().await, link.trusted().await) {
+            assert!(Arc::ptr_eq(&one, &two));
+        }
+    }
 }

@@ -73,7 +73,7 @@ impl Place {
     pub(crate) async fn open(global: &Global) -> Result<Self, Problem> {
         match global.server()? {
             Some(url) => Self::of_server(url, global).await,
-            None => Ok(Self::of_store(open::existing(&global.store).await?)),
+            None => Ok(Place::Store(open::existing(&global.store()?).await?)),
         }
     }
 
@@ -81,13 +81,8 @@ impl Place {
     pub(crate) async fn open_or_create(global: &Global) -> Result<Self, Problem> {
         match global.server()? {
             Some(url) => Self::of_server(url, global).await,
-            None => Ok(Self::of_store(open::created_aloud(&global.store).await?)),
+            None => Ok(Place::Store(open::created_aloud(&global.store()?).await?)),
         }
-    }
-
-    /// A store that is open.
-    pub(crate) fn of_store(onward: Onward) -> Self {
-        Place::Store(onward)
     }
 
     /// Asks the server who it is, so that a wrong address or token is told before anything is done.
@@ -135,13 +130,15 @@ impl Place {
         self.ask(&call).await
     }
 
-    /// Page after page, until there are `limit` rows or no more; says whether more follow.
+    /// Page after page from this cursor on, until there are `limit` rows or no more; and the cursor of
+    /// what follows, if anything does.
     pub(crate) async fn rows<T: DeserializeOwned>(
         &self,
         call: Call,
+        mut cursor: Option<String>,
         limit: usize,
     ) -> Result<(Vec<T>, Option<String>), Problem> {
-        let (mut rows, mut cursor) = (Vec::new(), None);
+        let mut rows = Vec::new();
         loop {
             let left = limit - rows.len();
             let page: Page<T> = self.page(call.clone(), cursor.as_deref(), left).await?;

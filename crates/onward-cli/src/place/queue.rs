@@ -3,9 +3,16 @@
 //! Owns: each look and each change in both ways. Never counts; the store does.
 
 use onward::{Queue, QueueCounts, QueueLimits};
+use serde::Deserialize;
 
 use super::{Call, Page, Place, segment};
 use crate::problem::Problem;
+
+#[derive(Deserialize)]
+struct Cleared {
+    cleared: bool,
+    queue: Queue,
+}
 
 impl Place {
     /// Every queue that is set up or has live runs, by name.
@@ -67,11 +74,8 @@ impl Place {
                 Ok((queue.clear().await?, queue.status().await?))
             }
             Place::Server(_) => {
-                let found = self.queues().await?.into_iter().find(|it| it.queue.name == name);
-                let is_set = |queue: &Queue| queue.paused_at.is_some() || !queue.limits.is_none();
-                let had = found.is_some_and(|counts| is_set(&counts.queue));
-                self.limit_queue(name, QueueLimits::default()).await?;
-                Ok((had, self.resume_queue(name).await?))
+                let cleared: Cleared = self.ask(&Call::delete(path(name))).await?;
+                Ok((cleared.cleared, cleared.queue))
             }
         }
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::Topic;
 use onward::{
@@ -18,7 +19,7 @@ use super::{Call, PAGE_ROWS, Page, Place};
 use crate::problem::Problem;
 
 /// What is done to a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Verb {
     Cancel,
     Retry,
@@ -77,6 +78,7 @@ struct ShownWhy {
     code: String,
     text: String,
     until: Option<Timestamp>,
+    unserved: bool,
 }
 
 /// A run in a list of the API's, which leaves its payloads out.
@@ -117,21 +119,14 @@ impl Place {
         if let Place::Store(onward) = self {
             return Ok(onward.list(query).await?);
         }
-        let (limit, mut page) = (query.limit, RunPage::default());
-        let mut cursor = query.before.map(|id| id.to_string());
+        let before = query.before.map(|id| id.to_string());
         let call = filtered(Call::get("/runs"), &query.filter);
-        loop {
-            let left = limit - page.runs.len();
-            let rows: Page<Row> = self.page(call.clone(), cursor.as_deref(), left).await?;
-            for row in rows.items {
-                page.runs.push(row.read()?);
-            }
-            page.more = rows.next.is_some();
-            cursor = rows.next;
-            if !page.more || page.runs.len() >= limit {
-                return Ok(page);
-            }
+        let (rows, next) = self.rows::<Row>(call, before, query.limit).await?;
+        let mut page = RunPage { more: next.is_some(), ..RunPage::default() };
+        for row in rows {
+            page.runs.push(row.read()?);
         }
+        Ok(page)
     }
 
     /// A run, and why it is not running.
@@ -201,15 +196,9 @@ impl Place {
         match self {
             Place::Store(onward) => Ok(onward.run(id).log_after(line).await?),
             Place::Server(_) => {
-                let (call, mut all) = (Call::get(format!("/runs/{id}/log")), Vec::new());
-                let mut cursor = Some(line.to_string());
-                while let Some(after) = cursor {
-                    let page: Page<LogLine> =
-                        self.page(call.clone(), Some(&after), PAGE_ROWS).await?;
-                    all.extend(page.items);
-                    cursor = page.next;
-                }
-                Ok(all)
+                let call = Call::get(format!("/runs/{id}/log"));
+                // A log is bounded, and so is this.
+                Ok(self.rows(call, Some(line.to_string()), usize::MAX).await?.0)
             }
         }
     }
@@ -313,25 +302,19 @@ impl Row {
 impl Reason {
     /// What the library says.
     fn of(why: &Why) -> Result<Self, Problem> {
-        #[derive(Deserialize)]
-        struct Named {
-            reason: String,
-        }
-        let json = to_raw_value(why)?;
-        let named: Named = serde_json::from_str(json.get())?;
         let until = match why {
             Why::Until { at, .. } => Some(*at),
             _ => None,
         };
-        let unserved = matches!(why, Why::NoWorker { .. } | Why::WorkerGone { served: false });
-        Ok(Self { code: named.reason, sentence: why.to_string(), until, unserved, json })
+        let (code, unserved) = (why.code().to_owned(), why.is_unserved());
+        Ok(Self { code, sentence: why.to_string(), until, unserved, json: to_raw_value(why)? })
     }
 
     /// What a server says.
     fn shown(why: ShownWhy) -> Result<Self, Problem> {
         let json = to_raw_value(&why)?;
-        let unserved = why.code == "no_worker";
-        Ok(Self { code: why.code, sentence: why.text, until: why.until, unserved, json })
+        let ShownWhy { code, text, until, unserved } = why;
+        Ok(Self { code, sentence: text, until, unserved, json })
     }
 
     /// Whether it is the same reason at another time: the time that is left does not count.

@@ -17,18 +17,39 @@ const SERVER_TIMES: usize = 5;
 /// A schedule, as a server is asked to store it.
 #[derive(Debug, Serialize)]
 pub(crate) struct NewSchedule<'a> {
-    pub(crate) workflow: &'a str,
-    pub(crate) spec: ScheduleSpec,
-    pub(crate) input: &'a RawValue,
-    pub(crate) queue: &'a str,
-    pub(crate) priority: i32,
+    #[serde(skip)]
+    name: &'a str,
+    workflow: &'a str,
+    spec: &'a ScheduleSpec,
+    input: &'a RawValue,
+    queue: &'a str,
+    priority: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) lane: Option<&'a str>,
+    lane: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) timeout_ms: Option<u64>,
-    pub(crate) tags: BTreeMap<&'a str, &'a str>,
-    pub(crate) overlap: Overlap,
-    pub(crate) catch_up: CatchUp,
+    timeout_ms: Option<i64>,
+    tags: &'a BTreeMap<String, String>,
+    overlap: Overlap,
+    catch_up: CatchUp,
+}
+
+impl<'a> NewSchedule<'a> {
+    /// This schedule, with its input as it was typed.
+    pub(crate) fn of(schedule: &'a Schedule, input: &'a RawValue) -> Self {
+        Self {
+            name: &schedule.name,
+            workflow: &schedule.workflow,
+            spec: &schedule.spec,
+            input,
+            queue: &schedule.queue,
+            priority: schedule.priority,
+            lane: schedule.lane.as_deref(),
+            timeout_ms: schedule.timeout_ms,
+            tags: &schedule.tags,
+            overlap: schedule.overlap,
+            catch_up: schedule.catch_up,
+        }
+    }
 }
 
 /// What a backfill of a server did in one call.
@@ -103,12 +124,8 @@ impl Place {
     }
 
     /// Has a server store a schedule.
-    pub(crate) async fn put_schedule(
-        &self,
-        name: &str,
-        new: &NewSchedule<'_>,
-    ) -> Result<Schedule, Problem> {
-        self.ask(&Call::put(path(name)).body(new)?).await
+    pub(crate) async fn put_schedule(&self, new: &NewSchedule<'_>) -> Result<Schedule, Problem> {
+        self.ask(&Call::put(path(new.name)).body(new)?).await
     }
 
     /// Has a server start runs for the times that have passed, as far as it comes in one call.

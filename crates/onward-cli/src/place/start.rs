@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use onward::limits::QUEUE_DEFAULT;
 use onward::{Json, OnConflict, Run, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -15,7 +16,10 @@ use crate::problem::Problem;
 #[derive(Debug, Serialize)]
 pub(crate) struct NewStart<'a> {
     pub(crate) input: &'a RawValue,
+    /// Left out where nobody chose one, so that a repeat does not name another than its run has.
+    #[serde(skip_serializing_if = "is_default_queue")]
     pub(crate) queue: &'a str,
+    #[serde(skip_serializing_if = "is_default_priority")]
     pub(crate) priority: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lane: Option<&'a str>,
@@ -35,6 +39,14 @@ pub(crate) struct NewStart<'a> {
     pub(crate) debounce_max_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throttle_ms: Option<u64>,
+}
+
+fn is_default_queue(queue: &&str) -> bool {
+    *queue == QUEUE_DEFAULT
+}
+
+fn is_default_priority(priority: &i32) -> bool {
+    *priority == 0
 }
 
 #[derive(Deserialize)]

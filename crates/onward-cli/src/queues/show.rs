@@ -20,27 +20,21 @@ const NAME_CHARS: usize = 40;
 pub(super) async fn list(global: &Global) -> Result<Exit, Problem> {
     let place = Place::open(global).await?;
     let all = place.queues().await?;
-    match global.output {
-        Format::Table => {
-            let mut table = Table::new(["NAME", "QUEUED", "RUNNING", "LIMITS", "STATE"]);
-            for counts in &all {
-                let queue = &counts.queue;
-                table.row([
-                    text::cut(&queue.name, NAME_CHARS).into(),
-                    counts.queued.to_string().into(),
-                    counts.running.to_string().into(),
-                    limits(&queue.limits).into(),
-                    state(queue, place.now()).into(),
-                ]);
-            }
-            table.write(&mut output::stdout())?;
+    let table = |all: &[QueueCounts]| {
+        let mut table = Table::new(["NAME", "QUEUED", "RUNNING", "LIMITS", "STATE"]);
+        for counts in all {
+            let queue = &counts.queue;
+            table.row([
+                text::cut(&queue.name, NAME_CHARS).into(),
+                counts.queued.to_string().into(),
+                counts.running.to_string().into(),
+                limits(&queue.limits).into(),
+                state(queue, place.now()).into(),
+            ]);
         }
-        Format::Json => all.iter().try_for_each(output::print_json)?,
-        Format::Ids => {
-            let mut out = output::stdout();
-            all.iter().try_for_each(|counts| writeln!(out, "{}", counts.queue.name))?;
-        }
-    }
+        table
+    };
+    output::print_rows(global.output, &all, table, |counts| counts.queue.name.clone())?;
     Ok(Exit::Ok)
 }
 

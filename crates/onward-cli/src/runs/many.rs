@@ -70,7 +70,6 @@ impl ManyArgs {
             return Ok(Exit::Ok);
         }
         if !self.yes && !agreed(verb, &would)? {
-            anstream::eprintln!("nothing was changed");
             return Ok(Exit::No);
         }
         let mut progress = Progress::counted(would.matched);
@@ -108,7 +107,6 @@ impl ManyArgs {
             return would.print(verb, global.output);
         }
         if !self.yes && !asked(verb, would.matched, &would.said(verb))? {
-            anstream::eprintln!("nothing was changed");
             return Ok(Exit::No);
         }
         let begun = operation.begin(place).await?;
@@ -136,7 +134,7 @@ fn agreed(verb: Verb, would: &Steered) -> Result<bool, Problem> {
     asked(verb, would.done, &said(verb, would, true))
 }
 
-/// Asks on a terminal; elsewhere nobody can, so the flag is needed.
+/// Asks on a terminal, and says so where the answer is no; elsewhere nobody can, so the flag is needed.
 pub(crate) fn asked(verb: Verb, runs: u64, would: &str) -> Result<bool, Problem> {
     let runs = text::count(runs, "run");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
@@ -149,7 +147,11 @@ pub(crate) fn asked(verb: Verb, runs: u64, would: &str) -> Result<bool, Problem>
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     read.map_err(Problem::io("cannot read the answer"))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let agreed = matches!(answer.trim(), "y" | "Y" | "yes");
+    if !agreed {
+        anstream::eprintln!("nothing was changed");
+    }
+    Ok(agreed)
 }
 
 fn print(global: &Global, verb: Verb, steered: &Steered, dry_run: bool) -> Result<(), Problem> {

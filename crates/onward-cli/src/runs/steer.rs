@@ -153,8 +153,8 @@ fn print_gone(format: Format, gone: &[RunId]) -> Result<(), Problem> {
     Ok(out.flush()?)
 }
 
-/// Says why a run was refused; a store that does not answer ends the command.
-fn refuse(problem: Problem) -> Result<Exit, Problem> {
+/// Says why a change was refused; a store that does not answer ends the command.
+pub(crate) fn refuse(problem: Problem) -> Result<Exit, Problem> {
     match problem.exit() {
         Exit::Unavailable => Err(problem),
         exit => {

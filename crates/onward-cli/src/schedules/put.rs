@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use onward::limits::QUEUE_DEFAULT;
-use onward::{CatchUp, Overlap, ScheduleSetup, ScheduleSpec, Timestamp, Workflow};
+use onward::{CatchUp, Overlap, Schedule, ScheduleSetup, Workflow};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -85,52 +85,24 @@ impl PutArgs {
         // Checked before the store is opened: a typing error must not leave a database behind.
         let input: Box<RawValue> = serde_json::from_str(input)
             .map_err(|error| Problem::Usage(format!("--input is not JSON: {error}")))?;
-        self.try_out().await?;
+        let tried = self.try_out(&input).await?;
         let place = Place::open_or_create(global).await?;
         let schedule = match &place {
             Place::Store(onward) => {
                 let workflow = Workflow::<Box<RawValue>, Value>::of_name(self.workflow.as_str());
                 self.setup(onward)?.start(workflow, &input).await?
             }
-            Place::Server(_) => place.put_schedule(&self.name, &self.body(&input)).await?,
+            Place::Server(_) => place.put_schedule(&NewSchedule::of(&tried, &input)).await?,
         };
         show::print(global.output, &[schedule], place.now())?;
         Ok(Exit::Ok)
     }
 
-    /// What a server is sent.
-    fn body<'a>(&'a self, input: &'a RawValue) -> NewSchedule<'a> {
-        let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
-        let spec = match (&self.cron, self.every) {
-            (None, Some(every)) => ScheduleSpec::Every {
-                every_ms: i64::try_from(millis(every)).unwrap_or(i64::MAX),
-                anchor: self.anchor.map_or(Timestamp::from_millis(0), Timestamp::from),
-            },
-            (cron, _) => ScheduleSpec::Cron {
-                cron: cron.clone().unwrap_or_default(),
-                time_zone: self.time_zone.clone().unwrap_or_else(|| "UTC".to_owned()),
-            },
-        };
-        NewSchedule {
-            workflow: &self.workflow,
-            spec,
-            input,
-            queue: &self.queue,
-            priority: self.priority,
-            lane: self.lane.as_deref(),
-            timeout_ms: self.timeout.map(millis),
-            tags: self.tag.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-            overlap: self.overlap,
-            catch_up: self.catch_up,
-        }
-    }
-
-    /// Stores it where nobody sees it, for the same reason.
-    async fn try_out(&self) -> Result<(), Problem> {
+    /// Stores it where nobody sees it, for the same reason; and gives it with its defaults.
+    async fn try_out(&self, input: &RawValue) -> Result<Schedule, Problem> {
         let nowhere = open::created("memory:").await?;
-        let workflow = Workflow::<(), Value>::of_name(self.workflow.as_str());
-        self.setup(&nowhere)?.start(workflow, &()).await?;
-        Ok(())
+        let workflow = Workflow::<&RawValue, Value>::of_name(self.workflow.as_str());
+        Ok(self.setup(&nowhere)?.start(workflow, &input).await?)
     }
 
     fn setup(&self, onward: &onward::Onward) -> Result<ScheduleSetup, Problem> {

@@ -96,26 +96,19 @@ pub(super) async fn show(name: &str, global: &Global) -> Result<Exit, Problem> {
 
 /// Prints schedules, one per line.
 pub(super) fn print(format: Format, all: &[Schedule], now: Timestamp) -> Result<(), Problem> {
-    match format {
-        Format::Table => {
-            let mut table = Table::new(["NAME", "TIMES", "WORKFLOW", "NEXT"]);
-            for schedule in all {
-                table.row([
-                    text::cut(&schedule.name, NAME_CHARS).into(),
-                    text::cut(&schedule.spec.to_string(), NAME_CHARS).into(),
-                    text::cut(&schedule.workflow, NAME_CHARS).into(),
-                    next(schedule, now).into(),
-                ]);
-            }
-            table.write(&mut output::stdout())?;
+    let table = |all: &[Schedule]| {
+        let mut table = Table::new(["NAME", "TIMES", "WORKFLOW", "NEXT"]);
+        for schedule in all {
+            table.row([
+                text::cut(&schedule.name, NAME_CHARS).into(),
+                text::cut(&schedule.spec.to_string(), NAME_CHARS).into(),
+                text::cut(&schedule.workflow, NAME_CHARS).into(),
+                next(schedule, now).into(),
+            ]);
         }
-        Format::Json => all.iter().try_for_each(output::print_json)?,
-        Format::Ids => {
-            let mut out = output::stdout();
-            all.iter().try_for_each(|schedule| writeln!(out, "{}", schedule.name))?;
-        }
-    }
-    Ok(())
+        table
+    };
+    output::print_rows(format, all, table, |schedule| schedule.name.clone())
 }
 
 fn next(schedule: &Schedule, now: Timestamp) -> String {

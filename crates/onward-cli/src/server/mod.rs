@@ -39,7 +39,8 @@ async fn until_stopped(bound: Bound) -> Result<(), Problem> {
     let mut out = std::io::stdout();
     writeln!(out, "http://{}", bound.address())?;
     out.flush()?;
-    bound.serve(stop()?).await.map_err(problem)
+    bound.serve(stop()?).await;
+    Ok(())
 }
 
 /// Resolves when the process is asked to stop. A second time ends it at once.

@@ -18,8 +18,8 @@ Examples:
   ONWARD_STORE=sqlite:/var/lib/app/onward.db onward serve
 
 Each setting comes from its flag, else from ONWARD_…, else from onward.toml, else from its default;
-the store also from DATABASE_URL. SIGTERM lets requests under way finish. It executes no runs: your
-own workers do.")]
+the store also from DATABASE_URL. SIGTERM lets requests under way finish; with --stop-delay, new ones
+are answered for a while before that. It executes no runs: your own workers do.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     settings: Settings,

@@ -2,19 +2,17 @@
 //!
 //! Owns: where each setting comes from. Never takes a token from the command line.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
 use onward_server::{Access, Options, Role, ServeOptions, Tokens};
-use serde::Deserialize;
 
-use crate::args::Global;
+use crate::args::{self, Global};
+use crate::config::Config;
 use crate::problem::Problem;
-
-/// Where settings are looked for when no file is named.
-const FILE: &str = "onward.toml";
 
 /// The flags of a server.
 #[derive(Clone, Debug, Args)]
@@ -23,46 +21,48 @@ pub(crate) struct Settings {
     #[arg(long, env = "ONWARD_LISTEN", value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     /// The file of token hashes, one NAME ROLE SHA256 in a line; read again when it changes
-    #[arg(long, env = "ONWARD_TOKEN_FILE", value_name = "FILE")]
+    #[arg(long, env = "ONWARD_TOKEN_FILE", value_name = "FILE", value_parser = args::path())]
     token_file: Option<PathBuf>,
     /// A name that the server is reached by, as app.example.com, or * for any; may be repeated
     #[arg(long = "host", env = "ONWARD_HOSTS", value_delimiter = ',', value_name = "NAME")]
     hosts: Vec<String>,
     /// Lets everybody in who reaches its address
-    #[arg(long, env = "ONWARD_INSECURE", value_parser = FalseyValueParser::new())]
-    insecure: bool,
+    #[arg(long, env = "ONWARD_INSECURE", value_parser = said, value_name = "YES")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    insecure: Option<Said>,
     /// Refuses every change
-    #[arg(long, env = "ONWARD_READ_ONLY", value_parser = FalseyValueParser::new())]
-    read_only: bool,
+    #[arg(long, env = "ONWARD_READ_ONLY", value_parser = said, value_name = "YES")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    read_only: Option<Said>,
     /// Shows no inputs, outputs and results
-    #[arg(long, env = "ONWARD_HIDE_PAYLOADS", value_parser = FalseyValueParser::new())]
-    hide_payloads: bool,
+    #[arg(long, env = "ONWARD_HIDE_PAYLOADS", value_parser = said, value_name = "YES")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    hide_payloads: Option<Said>,
     /// Lets browsers send the cookie over HTTPS only, where a proxy speaks it
-    #[arg(long, env = "ONWARD_SECURE_COOKIE", value_parser = FalseyValueParser::new())]
-    secure_cookie: bool,
-    /// The file of settings [default: onward.toml, if it is there]
-    #[arg(long, env = "ONWARD_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[arg(long, env = "ONWARD_SECURE_COOKIE", value_parser = said, value_name = "YES")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    secure_cookie: Option<Said>,
+    /// A workflow that is started over HTTP with an Idempotency-Key only, or * for all; may be repeated
+    #[arg(long, env = "ONWARD_REQUIRE_KEY", value_delimiter = ',', value_name = "WORKFLOW")]
+    require_key: Vec<String>,
+    /// How long it serves on after SIGTERM while /readyz says that it stops, as 5s; none when left out
+    #[arg(long, env = "ONWARD_STOP_DELAY", value_name = "DURATION")]
+    stop_delay: Option<String>,
 }
 
-/// What the file says.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct File {
-    store: Option<String>,
-    server: FileServer,
+/// What a flag or a variable says: yes, no, or, where the variable is empty, nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said(Option<bool>);
+
+/// Anything but a no is a yes, as everywhere.
+fn said(text: &str) -> Result<Said, Infallible> {
+    let no = ["0", "n", "no", "f", "false", "off"];
+    Ok(Said((!text.is_empty()).then(|| !no.contains(&text.to_lowercase().as_str()))))
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct FileServer {
-    listen: Option<String>,
-    token_file: Option<PathBuf>,
-    hosts: Vec<String>,
-    insecure: bool,
-    read_only: bool,
-    hide_payloads: bool,
-    secure_cookie: bool,
+/// A flag or a variable counts before the file, whichever of the two it says.
+fn settled(said: Option<Said>, of_file: bool) -> bool {
+    said.and_then(|said| said.0).unwrap_or(of_file)
 }
 
 /// What a server is started with.
@@ -74,39 +74,42 @@ pub(super) struct Settled {
 impl Settings {
     /// Puts together what flags, environment and file say.
     pub(super) fn settle(self, global: &Global) -> Result<Settled, Problem> {
-        let file = File::read(self.config.as_deref())?;
-        let store = store(global, file.store);
-        let listen = self.listen.or(file.server.listen);
+        let file = Config::read(global.config.as_deref())?.server;
+        // An empty variable is one that is not set.
+        let set = |text: &String| !text.is_empty();
+        let listen = self.listen.filter(set).or(file.listen);
         let listen = listen.map_or(Ok(ServeOptions::new(open()).listen), |text| address(&text))?;
-        let token_file = self.token_file.or(file.server.token_file);
-        let hosts = if self.hosts.is_empty() { file.server.hosts } else { self.hosts };
-        let mut options = Options::new(access(token_file.as_deref())?).hosts(hosts);
-        if self.read_only || file.server.read_only {
+        let token_file = self.token_file.filter(|path| !path.as_os_str().is_empty());
+        let token_file = token_file.or(file.token_file);
+        let first = |named: Vec<String>, of_file| match named.iter().any(set) {
+            true => named,
+            false => of_file,
+        };
+        let mut options = Options::new(access(token_file.as_deref())?)
+            .hosts(first(self.hosts, file.hosts))
+            .require_key(first(self.require_key, file.require_key));
+        if settled(self.read_only, file.read_only) {
             options = options.read_only();
         }
-        if self.hide_payloads || file.server.hide_payloads {
+        if settled(self.hide_payloads, file.hide_payloads) {
             options = options.hide_payloads();
         }
-        if self.secure_cookie || file.server.secure_cookie {
+        if settled(self.secure_cookie, file.secure_cookie) {
             options = options.secure_cookie();
         }
-        let insecure = self.insecure || file.server.insecure;
-        let serve = ServeOptions { listen, insecure, ..ServeOptions::new(options) };
-        Ok(Settled { store, serve })
+        let insecure = settled(self.insecure, file.insecure);
+        let stop_delay = match self.stop_delay.filter(set).or(file.stop_delay) {
+            Some(text) => args::duration(&text)
+                .map_err(|why| Problem::Usage(format!("--stop-delay {text:?}: {why}")))?,
+            None => Duration::ZERO,
+        };
+        let serve = ServeOptions { listen, insecure, stop_delay, ..ServeOptions::new(options) };
+        Ok(Settled { store: global.store()?, serve })
     }
 }
 
 fn open() -> Options {
     Options::new(Access::Open(Role::Admin))
-}
-
-/// The store: `--store`, `ONWARD_STORE`, the file, `DATABASE_URL`, the default.
-fn store(global: &Global, of_file: Option<String>) -> String {
-    if !global.store_is_default {
-        return global.store.clone();
-    }
-    let of_environment = || std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty());
-    of_file.or_else(of_environment).unwrap_or_else(|| global.store.clone())
 }
 
 fn address(text: &str) -> Result<SocketAddr, Problem> {
@@ -133,19 +136,6 @@ fn access(token_file: Option<&Path>) -> Result<Access, Problem> {
     Ok(Access::Tokens(tokens))
 }
 
-impl File {
-    fn read(named: Option<&Path>) -> Result<Self, Problem> {
-        let path = named.unwrap_or(Path::new(FILE));
-        if named.is_none() && !path.exists() {
-            return Ok(Self::default());
-        }
-        let what = format!("cannot read {}", path.display());
-        let text = std::fs::read_to_string(path).map_err(Problem::io(what))?;
-        toml::from_str(&text)
-            .map_err(|error| Problem::Usage(format!("{}: {error}", path.display())))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,8 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_not_known_is_refused() {
-        assert!(toml::from_str::<File>("[server]\nlisten = \"1\"\nhosts = [\"a\"]").is_ok());
-        assert!(toml::from_str::<File>("[server]\nlisen = \"1\"").is_err());
+    fn a_variable_that_says_no_counts_before_the_file() {
+        assert!(!settled(Some(said("0").unwrap()), true));
+        assert!(!settled(Some(said("False").unwrap()), true));
+        assert!(settled(Some(said("1").unwrap()), false));
+        assert!(settled(Some(said("").unwrap()), true), "an empty one says nothing");
+        assert!(settled(None, true) && !settled(None, false));
     }
 }

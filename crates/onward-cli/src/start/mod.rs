@@ -218,7 +218,7 @@ fn millis(length: Duration) -> u64 {
 }
 
 async fn open_for_start(global: &Global) -> Result<Place, Problem> {
-    if global.server()?.is_none() && global.store == "memory:" {
+    if global.server()?.is_none() && global.store()? == "memory:" {
         print_note(&"a memory: store is gone when this command ends");
     }
     Place::open_or_create(global).await

@@ -29,7 +29,13 @@ const COLUMNS: &str = "id,workflow,state,queue,priority,key,attempt,created_at,s
 
 pub(crate) async fn csv(State(app): State<App>, params: Params) -> Answer {
     let filter = filter::of_params(&params)?;
-    Ok(streamed(app, filter, "text/csv; charset=utf-8", COLUMNS, |run| Ok(line(run))))
+    let form = Form {
+        kind: "text/csv; charset=utf-8",
+        head: COLUMNS,
+        rows: EXPORT_ROWS_MAX,
+        cut: csv_cut,
+    };
+    Ok(streamed(app, filter, form, |run| Ok(line(run))))
 }
 
 pub(crate) async fn jsonl(State(app): State<App>, params: Params) -> Answer {
@@ -38,7 +44,28 @@ pub(crate) async fn jsonl(State(app): State<App>, params: Params) -> Answer {
         let row = runs::row(run, &None)?;
         Ok(format!("{}\n", serde_json::to_string(&row).unwrap_or_default()))
     };
-    Ok(streamed(app, filter, "application/jsonl", "", line))
+    let form = Form { kind: "application/jsonl", head: "", rows: EXPORT_ROWS_MAX, cut: jsonl_cut };
+    Ok(streamed(app, filter, form, line))
+}
+
+/// What the two forms differ in, besides their lines.
+#[derive(Clone, Copy)]
+struct Form {
+    kind: &'static str,
+    head: &'static str,
+    /// How many rows it may have.
+    rows: usize,
+    /// The last line, where there were more rows than this.
+    cut: fn(usize) -> String,
+}
+
+fn csv_cut(rows: usize) -> String {
+    format!("# cut after {rows} rows\n")
+}
+
+/// A line of JSON as the others: whoever reads them all must be able to read it.
+fn jsonl_cut(rows: usize) -> String {
+    format!("{}\n", serde_json::json!({ "cut": true, "rows": rows }))
 }
 
 fn line(run: &Run) -> String {
@@ -83,19 +110,18 @@ fn quoted(cell: &str) -> String {
 fn streamed(
     app: App,
     filter: Filter,
-    kind: &'static str,
-    head: &'static str,
+    form: Form,
     line: impl Fn(&Run) -> Result<String, Problem> + Send + 'static,
 ) -> Response {
     let (send, receive) = mpsc::channel(PAGES_AHEAD);
     tokio::spawn(async move {
-        if let Err(error) = pages(&app, filter, head, line, &send).await {
+        if let Err(error) = pages(&app, filter, form, line, &send).await {
             // The status is sent already: an answer that breaks off says that it is not whole.
             let _ = send.send(Err(io::Error::other(error))).await;
         }
     });
     let mut response = Body::from_stream(Chunks(receive)).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(form.kind));
     response
 }
 
@@ -104,20 +130,21 @@ type Chunk = Result<Bytes, io::Error>;
 async fn pages(
     app: &App,
     filter: Filter,
-    head: &str,
+    form: Form,
     line: impl Fn(&Run) -> Result<String, Problem>,
     send: &mpsc::Sender<Chunk>,
 ) -> Result<(), String> {
     let mut query = Query { filter, before: None, limit: PAGE_MAX };
-    let (mut text, mut left) = (head.to_owned(), EXPORT_ROWS_MAX);
+    let (mut text, mut left) = (form.head.to_owned(), form.rows);
     loop {
         let page = app.onward.list(query.clone()).await.map_err(|error| error.to_string())?;
         for run in page.runs.iter().take(left) {
             text += &line(run).map_err(|problem| format!("{problem:?}"))?;
         }
+        let cut = page.runs.len() > left || (page.more && page.runs.len() == left);
         left = left.saturating_sub(page.runs.len());
-        if page.more && left == 0 {
-            text += &format!("# cut after {EXPORT_ROWS_MAX} rows\n");
+        if cut {
+            text += &(form.cut)(form.rows);
         }
         let gone = send.send(Ok(Bytes::from(std::mem::take(&mut text)))).await.is_err();
         if gone || !page.more || left == 0 {
@@ -140,7 +167,35 @@ impl Stream for Chunks {
 
 #[cfg(test)]
 mod tests {
+    use onward::{Onward, Workflow};
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::app::Phase;
+    use crate::options::{Access, Options, Role};
+
+    #[tokio::test]
+    async fn what_is_cut_says_so_in_its_own_form() {
+        const WORK: Workflow<u32, ()> = Workflow::named("work");
+        let onward = Onward::open("memory:").await.unwrap();
+        onward.start_many(WORK, 0..3).await.unwrap();
+        let (_, phase) = watch::channel(Phase::Up);
+        let app = App::new(onward, Options::new(Access::Open(Role::Read)), phase);
+        let exported = async |form: Form| {
+            let (send, mut receive) = mpsc::channel(PAGES_AHEAD);
+            let line = |run: &Run| Ok(format!("\"{}\"\n", run.id));
+            pages(&app, Filter::default(), form, line, &send).await.unwrap();
+            String::from_utf8(receive.recv().await.unwrap().unwrap().to_vec()).unwrap()
+        };
+        let jsonl = Form { kind: "", head: "", rows: 2, cut: jsonl_cut };
+        let cut = exported(jsonl).await;
+        let lines: Vec<serde_json::Value> =
+            cut.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[2], serde_json::json!({ "cut": true, "rows": 2 }));
+        assert_eq!(exported(Form { rows: 3, ..jsonl }).await.lines().count(), 3, "it is whole");
+        let csv = exported(Form { cut: csv_cut, rows: 1, ..jsonl }).await;
+        assert!(csv.ends_with("# cut after 1 rows\n"), "{csv}");
+    }
 
     #[test]
     fn a_cell_cannot_leave_its_place() {

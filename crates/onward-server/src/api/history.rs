@@ -80,7 +80,8 @@ struct Columns {
     voided: Vec<bool>,
 }
 
-/// A time that the run spent queued.
+/// A time that the run spent before an attempt: queued, and before its first one also the delay that
+/// it was started with, which the store does not keep.
 #[derive(Serialize)]
 struct Wait {
     from: Timestamp,

@@ -7,15 +7,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use onward::limits::PAGE_ROWS_MAX;
+use onward::store::StartedHow;
 use onward::{Code, Filter, Query, Run, RunId, RunState, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::start::REPLAYED;
 use super::workflows::each_run;
 use crate::answer::{self, Answer, Page};
 use crate::app::App;
 use crate::guard::{Detail, Outcome};
 use crate::limits::{OPERATION_IDS_MAX, OPERATION_MATCH_MAX, OPERATION_REASON_MAX};
-use crate::operation::{Action, Chosen, OPERATION, Operation, QUEUE, Totals, progress};
+use crate::operation::{Action, Chosen, Expected, OPERATION, Operation, QUEUE, Totals, progress};
 use crate::options::{Caller, Role};
 use crate::problem::Problem;
 use crate::request::{At, Body, Params, idempotency_key, run_id};
@@ -47,6 +49,10 @@ struct Shown {
     state: &'static str,
     #[serde(flatten)]
     totals: Totals,
+    /// How many runs fitted when it was begun.
+    expected: Option<u64>,
+    /// Whether more fitted than were counted.
+    expected_more: bool,
     created_at: Timestamp,
     finished_at: Option<Timestamp>,
     by: String,
@@ -67,9 +73,11 @@ pub(crate) async fn begin(
     Body(new): Body<NewOperation>,
 ) -> Answer {
     let mut operation = checked(&new, &caller)?;
+    let Expected { runs: matched, more } = counted(&app, &operation).await?;
     if new.dry_run {
-        return counted_only(matched(&app, &operation).await?);
+        return counted_only(answer::ok(&Matched { matched, more })?);
     }
+    operation.expected = Some(Expected { runs: matched, more });
     app.operate().await;
     // Runs that are started from here on are not meant.
     let now = app.now();
@@ -79,15 +87,19 @@ pub(crate) async fn begin(
         operation.action,
         &new.filter,
         &operation.ids,
+        &operation.reason,
     ));
     if let Some(key) = idempotency_key(&headers)? {
         start = start.key(key);
     }
-    let handle = start.caller(format!("http {}", caller.who)).await?;
+    let (handle, how) = start.caller(format!("http {}", caller.who)).started().await?;
     let run = handle.status().await?;
     let detail = said(&operation, run.id);
     let operation = shown(&app, run).await?;
     let mut response = answer::with(StatusCode::ACCEPTED, &Begun { operation })?;
+    if how == StartedHow::Existing {
+        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+    }
     response.extensions_mut().insert(detail);
     Ok(response)
 }
@@ -135,20 +147,22 @@ fn checked(new: &NewOperation, caller: &Caller) -> Result<Operation, Problem> {
         ids: new.ids.clone(),
         by: caller.who.clone(),
         reason: new.reason.clone(),
+        expected: None,
     })
 }
 
-async fn matched(app: &App, operation: &Operation) -> Answer {
+/// How many runs are meant, up to the limit of such a count.
+async fn counted(app: &App, operation: &Operation) -> Result<Expected, Problem> {
     if !operation.ids.is_empty() {
-        return answer::ok(&Matched { matched: operation.ids.len() as u64, more: false });
+        return Ok(Expected { runs: operation.ids.len() as u64, more: false });
     }
-    let (mut matched, mut seen) = (0, 0);
+    let (mut runs, mut seen) = (0, 0);
     each_run(app, operation.filter.filter(), OPERATION_MATCH_MAX, |run| {
         seen += 1;
-        matched += u64::from(run.workflow != OPERATION.name());
+        runs += u64::from(run.workflow != OPERATION.name());
     })
     .await?;
-    answer::ok(&Matched { matched, more: seen >= OPERATION_MATCH_MAX })
+    Ok(Expected { runs, more: seen >= OPERATION_MATCH_MAX })
 }
 
 pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
@@ -209,6 +223,8 @@ async fn shown(app: &App, run: Run) -> Result<Shown, Problem> {
         ids: operation.ids,
         state,
         totals,
+        expected: operation.expected.map(|expected| expected.runs),
+        expected_more: operation.expected.is_some_and(|expected| expected.more),
         created_at: run.created_at,
         finished_at: run.finished_at,
         by: operation.by,

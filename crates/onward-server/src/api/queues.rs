@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use onward::{QueueCounts, QueueLimits, Timestamp};
+use onward::{Queue, QueueCounts, QueueLimits, Timestamp};
 use serde::Serialize;
 
 use crate::answer::{self, Answer, Page};
 use crate::app::App;
+use crate::operation::of_users;
 use crate::problem::Problem;
 use crate::request::{At, Body, Params};
 
@@ -42,9 +43,10 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
     answer::ok(&Page { items: found.into_values().collect(), next })
 }
 
+/// How many workers serve each queue; the server's own is no sign that anybody is at work.
 async fn served_by(app: &App) -> Result<BTreeMap<String, usize>, Problem> {
     let mut served = BTreeMap::new();
-    for name in app.stats().await?.workers.iter().flat_map(|worker| &worker.queues) {
+    for name in of_users(&app.stats().await?.workers).flat_map(|worker| &worker.queues) {
         *served.entry(name.clone()).or_default() += 1;
     }
     Ok(served)
@@ -62,6 +64,19 @@ pub(crate) async fn limit(
     Body(limits): Body<QueueLimits>,
 ) -> Answer {
     answer::ok(&app.onward.queue(name).limits(limits).save().await?)
+}
+
+#[derive(Serialize)]
+struct Cleared {
+    /// Whether it had limits, or was paused.
+    cleared: bool,
+    queue: Queue,
+}
+
+pub(crate) async fn clear(State(app): State<App>, At(name): At<String>) -> Answer {
+    let queue = app.onward.queue(name);
+    let cleared = queue.clear().await?;
+    answer::ok(&Cleared { cleared, queue: queue.status().await? })
 }
 
 pub(crate) async fn pause(State(app): State<App>, At(name): At<String>) -> Answer {

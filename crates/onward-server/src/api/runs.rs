@@ -3,8 +3,11 @@
 //! Owns: the rows that lists of runs have, and the sentence in them. Never computes why a run does not
 //! run; the library does.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use axum::extract::State;
-use onward::{Around, Query, Run, RunPage, Why, why};
+use onward::{Around, Query, QueueUse, Run, RunPage, Why, why};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -23,18 +26,30 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
 async fn rows(app: &App, page: RunPage) -> Answer {
     let last = page.runs.last().map(|run| run.id.to_string());
     let mut items = Vec::with_capacity(page.runs.len());
+    let mut uses = Uses::new();
     for run in &page.runs {
-        items.push(row(run, &sentence(&reason(app, run).await?))?);
+        items.push(row(run, &sentence(&reason_by(app, run, &mut uses).await?))?);
     }
     answer::ok(&Page { items, next: last.filter(|_| page.more) })
 }
 
-/// Why a run is not running, by counts that are at most a second old.
+/// What is counted in each queue and lane of the runs of one page: most of them share theirs.
+type Uses = HashMap<(String, Option<String>), Option<QueueUse>>;
+
+/// Why a run is not running, by workers that were there a second ago at the latest.
 pub(crate) async fn reason(app: &App, run: &Run) -> Result<Why, Problem> {
-    let stats = app.stats().await?;
-    let used = app.queue_use(run).await?;
+    reason_by(app, run, &mut Uses::new()).await
+}
+
+async fn reason_by(app: &App, run: &Run, uses: &mut Uses) -> Result<Why, Problem> {
+    let workers = app.workers().await?;
+    let used = match uses.entry((run.queue.clone(), run.lane.clone())) {
+        _ if run.state.is_final() => None,
+        Entry::Occupied(known) => known.get().clone(),
+        Entry::Vacant(free) => free.insert(app.queue_use(run).await?).clone(),
+    };
     let holder = app.onward.key_holder(run).await;
-    let around = Around { workers: &stats.workers, used: used.as_ref(), holder: holder.as_ref() };
+    let around = Around { workers: &workers, used: used.as_ref(), holder: holder.as_ref() };
     Ok(why(run, around, app.now()))
 }
 
@@ -79,16 +94,18 @@ struct Shown {
 
 #[derive(Serialize)]
 struct WhyShown {
-    code: String,
+    code: &'static str,
     text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<onward::Timestamp>,
+    /// Whether no worker is up that serves it.
+    unserved: bool,
 }
 
 pub(crate) async fn show(State(app): State<App>, At(id): At<String>) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
     let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
-    let why = shown_why(&reason(&app, &run).await?)?;
+    let why = shown_why(&reason(&app, &run).await?);
     answer::ok(&Shown { run: shown(&app, run)?, why, duplicates })
 }
 
@@ -97,15 +114,11 @@ pub(crate) fn shown(app: &App, run: Run) -> Result<Box<RawValue>, Problem> {
     answer::raw(&app.options.shown_run(run))
 }
 
-fn shown_why(why: &Why) -> Result<Option<WhyShown>, Problem> {
-    if matches!(why, Why::Ended { .. }) {
-        return Ok(None);
-    }
-    let fields = answer::fields(why)?;
-    let code = fields.get("reason").map(|reason| reason.get().trim_matches('"').to_owned());
+fn shown_why(why: &Why) -> Option<WhyShown> {
     let until = match why {
+        Why::Ended { .. } => return None,
         Why::Until { at, .. } => Some(*at),
         _ => None,
     };
-    Ok(Some(WhyShown { code: code.unwrap_or_default(), text: why.to_string(), until }))
+    Some(WhyShown { code: why.code(), text: why.to_string(), until, unserved: why.is_unserved() })
 }

@@ -8,15 +8,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
-use onward::{CatchUp, Json, Overlap, Schedule, ScheduleHandle, ScheduleSpec, Timestamp, Workflow};
+use axum::http::HeaderMap;
+use onward::{
+    CatchUp, Failure, Json, Key, Overlap, RunId, Schedule, ScheduleHandle, ScheduleSpec, Timestamp,
+    Workflow,
+};
 use serde::{Deserialize, Serialize};
 
+use super::start::REPLAYED;
 use crate::answer::{self, Answer, Fields, Page};
 use crate::app::App;
 use crate::limits::BACKFILL_MAX;
 use crate::operation::check_workflow;
 use crate::problem::Problem;
-use crate::request::{At, Body, Params, null};
+use crate::request::{At, Body, Params, idempotency_key, null};
+
+/// What the step keys begin with that keep the runs of triggers.
+const TRIGGER: &str = "onward-trigger";
+
+/// How long they are kept: longer than anybody repeats a request whose answer was lost.
+const TRIGGER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Times that are shown ahead.
 const NEXT_SHOWN: usize = 5;
@@ -126,8 +137,34 @@ pub(crate) async fn resume(State(app): State<App>, At(name): At<String>) -> Answ
     answered(&app, resumed).await
 }
 
-pub(crate) async fn trigger(State(app): State<App>, At(name): At<String>) -> Answer {
-    answer::ok(&handle(&app, name).trigger().await?)
+pub(crate) async fn trigger(
+    State(app): State<App>,
+    At(name): At<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let Some(key) = idempotency_key(&headers)? else {
+        return answer::ok(&handle(&app, name).trigger().await?);
+    };
+    // One that is not there keeps no key.
+    handle(&app, name.clone()).status().await?;
+    let fresh = Plan { run: RunId::new(), at: app.now() };
+    let plan = app.onward.once(Key::hash(TRIGGER, &(&name, &key))?).ttl(TRIGGER_KEPT);
+    // Kept before the run is started: whoever repeats the request, after a crash too, asks for the
+    // same run.
+    let plan: Plan = plan.run(async || Ok::<_, Failure>(fresh)).await?;
+    let occurred = handle(&app, name).trigger_as(plan.run, plan.at).await?;
+    let mut response = answer::ok(&occurred)?;
+    if plan.run != fresh.run {
+        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+    }
+    Ok(response)
+}
+
+/// The run of a trigger with a key, before it is started.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Plan {
+    run: RunId,
+    at: Timestamp,
 }
 
 #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! `/workflows/{workflow}/runs`: starting a run, once for its `Idempotency-Key`.
 //!
 //! Owns: what a start says and what comes of its key. Never decides whether two inputs are the same; the
-//! library does.
+//! library does. What else a repeat names is held against the run that has the key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
 use onward::store::StartedHow;
-use onward::{Code, Json, OnConflict, Run, RunHandle, Start, Timestamp, Workflow};
+use onward::{Code, Json, OnConflict, Run, RunHandle, RunId, Start, Timestamp, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -39,8 +40,7 @@ pub(crate) struct NewRun {
     #[serde(default = "null")]
     input: Json,
     queue: Option<String>,
-    #[serde(default)]
-    priority: i32,
+    priority: Option<i32>,
     delay_ms: Option<u64>,
     at: Option<i64>,
     timeout_ms: Option<u64>,
@@ -60,6 +60,31 @@ impl NewRun {
     fn is_gathered(&self) -> bool {
         self.debounce_ms.is_some() || self.throttle_ms.is_some()
     }
+
+    fn named(&self) -> Named {
+        Named { queue: self.queue.clone(), lane: self.lane.clone(), priority: self.priority }
+    }
+}
+
+/// What a start names besides its input that a run keeps for good. Tags change, and delays and time
+/// limits are over at some time, so that a repeat cannot be held against them.
+struct Named {
+    queue: Option<String>,
+    lane: Option<String>,
+    priority: Option<i32>,
+}
+
+impl Named {
+    /// What of it is not so of the run that has the key.
+    fn differs(&self, run: &Run) -> Option<&'static str> {
+        if self.queue.as_ref().is_some_and(|queue| *queue != run.queue) {
+            return Some("queue");
+        }
+        if self.lane.is_some() && self.lane != run.lane {
+            return Some("lane");
+        }
+        self.priority.is_some_and(|priority| priority != run.priority).then_some("priority")
+    }
 }
 
 #[derive(Serialize)]
@@ -76,7 +101,12 @@ pub(crate) async fn start(
 ) -> Answer {
     check_workflow(&workflow)?;
     let Head { caller, mount, key, wait, traceparent } = head;
-    let gathered = new.is_gathered();
+    if key.is_none() && app.options.requires_key(&workflow) {
+        app.counts.keyed("missing");
+        let text = format!("a start of {workflow} needs one here, so that a repeat starts nothing");
+        return Err(Problem::invalid("Idempotency-Key", text));
+    }
+    let (gathered, named) = (new.is_gathered(), new.named());
     let mut start = start_of(&app, workflow, new, key.as_deref())?.caller(caller);
     if let Some(traceparent) = traceparent {
         start = start.traceparent(&traceparent);
@@ -91,6 +121,14 @@ pub(crate) async fn start(
     };
     let mut run = handle.status().await?;
     let replayed = how == StartedHow::Existing;
+    if replayed
+        && !gathered
+        && let Some(field) = named.differs(&run)
+    {
+        app.counts.keyed(refused(key.as_deref(), Code::KeyConflict));
+        let text = format!("run {} has this key, and another {field}", run.id);
+        return Err(Problem::new(Code::KeyConflict, text).of_run(run.id));
+    }
     // Whoever is gathered with others waits for the run that they share.
     let in_flight = replayed && wait.is_some() && !gathered && !run.state.is_final();
     app.counts.keyed(match how {
@@ -112,7 +150,39 @@ pub(crate) async fn start(
         run = ended(&handle, run, wait).await?;
         status = if run.state.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
     }
-    answered(&app, run, status, replayed, &mount)
+    let place = Place::of(&mount, run.id);
+    let place = if replayed { place.replayed() } else { place };
+    let started = Started { run: runs::shown(&app, run)?, replayed };
+    Ok(place.on(answer::with(status, &started)?))
+}
+
+/// Where the run of an answer is, and whether the same request was answered before.
+pub(super) struct Place {
+    run: RunId,
+    path: String,
+    replayed: bool,
+}
+
+impl Place {
+    pub(super) fn of(mount: &Mount, run: RunId) -> Self {
+        Self { run, path: format!("{}{API}/runs/{run}", mount.0), replayed: false }
+    }
+
+    pub(super) fn replayed(self) -> Self {
+        Self { replayed: true, ..self }
+    }
+
+    /// Says so in the head of an answer, and to the audit.
+    pub(super) fn on(self, mut response: Response) -> Response {
+        if let Ok(path) = HeaderValue::try_from(self.path) {
+            response.headers_mut().insert(header::LOCATION, path);
+        }
+        if self.replayed {
+            response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+        }
+        response.extensions_mut().insert(Detail(format!("run {}", self.run)));
+        response
+    }
 }
 
 /// What the head of a start says.
@@ -143,20 +213,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Head {
     }
 }
 
-fn answered(app: &App, run: Run, status: StatusCode, replayed: bool, mount: &Mount) -> Answer {
-    let place = format!("{}{API}/runs/{}", mount.0, run.id);
-    let detail = Detail(format!("run {}", run.id));
-    let mut response = answer::with(status, &Started { run: runs::shown(app, run)?, replayed })?;
-    if let Ok(place) = HeaderValue::try_from(place) {
-        response.headers_mut().insert(header::LOCATION, place);
-    }
-    if replayed {
-        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
-    }
-    response.extensions_mut().insert(detail);
-    Ok(response)
-}
-
 fn wait(params: &Params) -> Result<Option<Duration>, Problem> {
     let wait = params.millis("wait_ms")?.map(Duration::from_millis);
     match wait.filter(|wait| *wait > WAIT_MAX) {
@@ -184,7 +240,7 @@ fn start_of(
 ) -> Result<Start<Json>, Problem> {
     let workflow = Workflow::<Json, Json>::of_name(workflow);
     let mut start = app.onward.start(workflow, &new.input);
-    start = start.priority(new.priority).on_conflict(new.on_conflict);
+    start = start.priority(new.priority.unwrap_or(0)).on_conflict(new.on_conflict);
     if let Some(queue) = new.queue {
         start = start.queue(queue);
     }

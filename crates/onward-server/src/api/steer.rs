@@ -3,19 +3,16 @@
 //! Owns: how a change of one run is asked for. Never decides whether the run allows it; the store does.
 
 use axum::extract::State;
-use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use onward::{Code, Json, RunHandle};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::runs;
-use super::start::REPLAYED;
+use super::start::Place;
 use crate::answer::{self, Answer};
 use crate::app::App;
-use crate::endpoint::API;
-use crate::guard::Detail;
 use crate::problem::Problem;
 use crate::request::{At, Body, Mount, idempotency_key, run_id};
 
@@ -77,21 +74,28 @@ pub(crate) async fn fork(
     }
     // A key in the body is refused when it is in use; one in the head names the request.
     let (handle, again) = match named {
-        Some(_) => fork.forked().await?,
+        Some(_) => fork.forked().await.map_err(other_request)?,
         None => (fork.await?, false),
     };
-    let mut response = as_it_stands(&app, &handle).await?;
+    let place = Place::of(&mount, handle.id());
+    let response = as_it_stands(&app, &handle).await?;
     if again {
-        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
-    } else {
-        *response.status_mut() = StatusCode::CREATED;
+        return Ok(place.replayed().on(response));
     }
-    let place = format!("{}{API}/runs/{}", mount.0, handle.id());
-    if let Ok(place) = HeaderValue::try_from(place) {
-        response.headers_mut().insert(LOCATION, place);
-    }
-    response.extensions_mut().insert(Detail(format!("run {}", handle.id())));
+    let mut response = place.on(response);
+    *response.status_mut() = StatusCode::CREATED;
     Ok(response)
+}
+
+/// The key of a request that names another run than a fork like this.
+fn other_request(error: onward::Error) -> Problem {
+    match (error.code(), error.run()) {
+        (Code::KeyTaken, Some(run)) => {
+            let text = format!("run {run} has this key, and is no fork like this");
+            Problem::new(Code::KeyConflict, text).of_run(run)
+        }
+        _ => error.into(),
+    }
 }
 
 pub(crate) async fn delete(State(app): State<App>, At(id): At<String>) -> Answer {

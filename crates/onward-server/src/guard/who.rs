@@ -35,6 +35,18 @@ pub(super) fn caller(app: &App, parts: &Parts, from: Peer) -> Result<Caller, Pro
     }
 }
 
+/// Whether whoever sent this may still look: asked again while a stream is open.
+pub(crate) fn is_known(app: &App, parts: &Parts) -> bool {
+    match &app.options.access {
+        Access::Open(_) => true,
+        Access::Asked(ask) => ask(parts).is_some(),
+        Access::Tokens(tokens) => {
+            let secret = bearer(parts).or_else(|| cookie(parts));
+            secret.is_some_and(|secret| tokens.caller(secret).is_some())
+        }
+    }
+}
+
 /// A token that is not known. Who tries many is held up.
 fn wrong_token(app: &App, from: Peer) -> Problem {
     tracing::warn!(%from, "a wrong token");

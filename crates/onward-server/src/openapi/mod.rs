@@ -12,6 +12,10 @@ use crate::endpoint::{ENDPOINTS, Endpoint};
 const SCHEMAS: &str = include_str!("schemas.json");
 const PARAMS: &str = include_str!("params.json");
 
+/// The endpoints that take an `Idempotency-Key`.
+const KEYED: [&str; 5] =
+    ["start_run", "send_signal", "fork_run", "begin_operation", "trigger_schedule"];
+
 /// `GET /openapi.json`.
 pub(crate) async fn show() -> Answer {
     Ok(answer::ok(&document())?.into_response())
@@ -54,7 +58,7 @@ pub fn document() -> Value {
 fn described(endpoint: &Endpoint, params: &Value) -> Value {
     let mut parameters: Vec<Value> = names(endpoint.path).map(in_path).collect();
     parameters.extend(endpoint.params.iter().map(|name| in_query(name, &params[name])));
-    if ["start_run", "send_signal", "fork_run", "begin_operation"].contains(&endpoint.name) {
+    if KEYED.contains(&endpoint.name) {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",

@@ -1,11 +1,11 @@
 //! Callbacks over HTTP: an answer, one given before, one that comes too late, and a guess.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onward::{Callback, Ctx, Failure, Onward, RunHandle, Waits, Worker, Workflow};
 use serde_json::{Value, json};
 
-use super::stage::{Reply, Stage};
+use super::stage::{Reply, SOON, Stage};
 
 /// Asks for a value, within so many milliseconds if any are given.
 const ASK: Workflow<Option<u64>, Option<Value>> = Workflow::named("ask");
@@ -30,10 +30,12 @@ async fn serving(onward: &Onward) -> Worker {
 
 /// The token that a run shows.
 async fn token<O>(run: &RunHandle<O>) -> String {
+    let begun = Instant::now();
     loop {
         if let Some(token) = run.status().await.unwrap().tags.get("token") {
             return token.clone();
         }
+        assert!(begun.elapsed() < SOON, "it shows no token");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -68,7 +70,9 @@ async fn an_answer_that_comes_too_late_is_told_so() {
     // It is too late once the run has gone on without an answer.
     let goes_on =
         |waits: Option<Waits>| matches!(waits, Some(Waits::Signal { name }) if name == SEEN);
+    let begun = Instant::now();
     while !goes_on(run.status().await.unwrap().waits_for) {
+        assert!(begun.elapsed() < SOON, "it does not go on");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let late = answer(&stage, &token, 7).await;

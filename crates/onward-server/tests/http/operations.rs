@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use onward::Filter;
 use onward_server::{Access, Options, Role};
 use serde_json::{Value, json};
 
-use super::stage::{Asked, SOON, Stage};
+use super::stage::{Asked, DOUBLE, SOON, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 const OPERATIONS: &str = "/api/v1/operations";
@@ -38,8 +39,18 @@ async fn every_run_of_a_filter_is_changed_and_counted() {
     let begun = stage.keyed(OPERATIONS, "bulk-1", body.clone()).await;
     assert_eq!(begun.status, 202, "{begun:?}");
     let id = begun.json()["operation"]["id"].clone();
+    assert_eq!(begun.header("idempotent-replayed"), None);
     let again = stage.keyed(OPERATIONS, "bulk-1", body).await;
     assert_eq!(again.json()["operation"]["id"], id, "the same key is the same change");
+    assert_eq!((again.status, again.header("idempotent-replayed")), (202, Some("true")));
+    for other in [
+        json!({ "action": "pause", "filter": filter, "reason": "a mistake" }),
+        json!({ "action": "cancel", "filter": {}, "reason": "a mistake" }),
+        json!({ "action": "cancel", "filter": filter, "reason": "another" }),
+    ] {
+        let refused = stage.keyed(OPERATIONS, "bulk-1", other).await;
+        assert_eq!((refused.status, refused.code().as_str()), (422, "key_conflict"));
+    }
     let done = ended(&stage, &id).await;
     assert_eq!(
         (&done["state"], &done["done"], &done["matched"]),
@@ -193,5 +204,45 @@ async fn only_an_admin_deletes_many() {
     assert_eq!((&done["done"], &done["skipped"]), (&json!(3), &json!(1)), "{done}");
     let left = stage.get("/api/v1/runs?workflow=double").await.json();
     assert_eq!(left["items"].as_array().unwrap().len(), 1);
+    stage.stop().await;
+}
+
+/// The operation as soon as it has changed some runs.
+async fn under_way(stage: &Stage, id: &Value) -> Value {
+    let (path, begun) = (format!("{OPERATIONS}/{}", id.as_str().unwrap()), Instant::now());
+    loop {
+        let operation = stage.get(&path).await.json();
+        if operation["done"].as_u64() > Some(0) {
+            return operation;
+        }
+        assert!(begun.elapsed() < SOON, "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn an_operation_says_how_far_it_is_and_is_aborted_between_two_pages() {
+    const ALL: u64 = 2_000;
+    let stage = Stage::open().await;
+    stage.onward.start_many(DOUBLE, (0..ALL).map(|n| json!(n))).await.unwrap();
+    let body = json!({ "action": "cancel", "filter": { "workflow": "double" } });
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    assert_eq!((&begun["expected"], &begun["expected_more"]), (&json!(ALL), &json!(false)));
+    let some = under_way(&stage, &begun["id"]).await;
+    let (done, matched) = (some["done"].as_u64().unwrap(), some["matched"].as_u64().unwrap());
+    assert!(done < ALL && matched < ALL, "{some}");
+    assert_eq!(some["expected"], ALL, "it is measured by the count at its beginning");
+    let path = format!("{OPERATIONS}/{}/abort", begun["id"].as_str().unwrap());
+    assert_eq!(stage.send("POST", &path, Asked::default()).await.status, 200);
+    let ended = ended(&stage, &begun["id"]).await;
+    assert_eq!(ended["state"], "aborted", "{ended}");
+    let done = ended["done"].as_u64().unwrap();
+    let filter = Filter {
+        states: vec![onward::RunState::Cancelled],
+        workflow: Some("double".to_owned()),
+        ..Filter::default()
+    };
+    let would = stage.onward.matching(filter).delete().dry_run().await.unwrap();
+    assert!((done..=done + 200).contains(&would.matched), "{} of {ended}", would.matched);
+    assert!(would.matched < ALL, "it was aborted");
     stage.stop().await;
 }

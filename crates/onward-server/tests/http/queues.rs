@@ -32,3 +32,41 @@ async fn a_queue_is_limited_paused_and_resumed() {
     assert_eq!((none.status, none.code().as_str()), (400, "invalid_option"));
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn a_queue_is_cleared_in_one_call() {
+    let stage = Stage::open().await;
+    let body = Some(json!({ "concurrency": 2 }));
+    stage.send("PUT", BULK, Asked { body, ..Asked::default() }).await;
+    stage.post(&format!("{BULK}/pause"), json!({})).await;
+    let cleared = stage.send("DELETE", BULK, Asked::default()).await.json();
+    assert_eq!(cleared["cleared"], true);
+    assert!(cleared["queue"]["paused_at"].is_null(), "{cleared}");
+    assert!(cleared["queue"]["limits"]["concurrency"].is_null(), "{cleared}");
+    let again = stage.send("DELETE", BULK, Asked::default()).await.json();
+    assert_eq!(again["cleared"], false, "it had none any more");
+    stage.stop().await;
+}
+
+/// Otherwise a queue would look served that nobody of the user's serves.
+#[tokio::test]
+async fn the_queue_of_the_server_itself_is_not_among_the_queues() {
+    let stage = Stage::open().await.working().await;
+    let list = stage.get("/api/v1/queues").await.json();
+    let names: Vec<_> = list["items"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["default"], "{list}");
+    assert_eq!(list["items"][0]["served_by"], 1);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn every_queue_is_in_the_metrics() {
+    let stage = Stage::open().await;
+    for number in 0..120 {
+        stage.post(RUNS, json!({ "queue": format!("queue-{number}") })).await;
+    }
+    let page = stage.get("/metrics").await.text;
+    let late = page.lines().filter(|line| line.starts_with("onward_queue_oldest_due_seconds{"));
+    assert_eq!(late.count(), 120, "{page}");
+    stage.stop().await;
+}

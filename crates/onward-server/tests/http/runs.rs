@@ -222,7 +222,7 @@ async fn a_fork_happens_once_for_its_idempotency_key() {
     assert_eq!(again.json()["run"]["id"], first.json()["run"]["id"]);
     for other in [json!({ "from_step": "twice", "input": 6 }), json!({ "from_step": "twice" })] {
         let refused = stage.keyed(&path, "fork-1", other).await;
-        assert_eq!((refused.status, refused.code().as_str()), (409, "key_taken"));
+        assert_eq!((refused.status, refused.code().as_str()), (422, "key_conflict"));
         assert_eq!(refused.json()["run_id"], first.json()["run"]["id"], "it names the run");
     }
     let both = json!({ "from_step": "twice", "key": "fork-2" });

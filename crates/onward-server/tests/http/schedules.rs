@@ -52,3 +52,27 @@ async fn a_schedule_that_never_comes_is_refused() {
     }
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn a_trigger_with_a_key_starts_one_run() {
+    let stage = Stage::open().await;
+    let body = json!({
+        "workflow": "double",
+        "spec": { "every": { "every_ms": 86_400_000, "anchor": 0 } },
+        "overlap": "allow",
+    });
+    stage.send("PUT", NIGHTLY, Asked { body: Some(body), ..Asked::default() }).await;
+    let path = format!("{NIGHTLY}/trigger");
+    let first = stage.keyed(&path, "now-1", json!({})).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (200, None));
+    let again = stage.keyed(&path, "now-1", json!({})).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(again.json()["run"], first.json()["run"]);
+    let other = stage.keyed(&path, "now-2", json!({})).await;
+    assert_ne!(other.json()["run"], first.json()["run"], "another key is another request");
+    let runs = stage.get("/api/v1/runs?workflow=double").await.json();
+    assert_eq!(runs["items"].as_array().unwrap().len(), 2);
+    let nowhere = stage.keyed("/api/v1/schedules/none/trigger", "now-1", json!({})).await;
+    assert_eq!((nowhere.status, nowhere.code().as_str()), (404, "schedule_not_found"));
+    stage.stop().await;
+}

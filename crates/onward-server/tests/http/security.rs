@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use onward::Json;
-use onward_server::{Access, NewToken, Options, Role, ServeError, ServeOptions, Tokens};
+use onward::{Ctx, Failure, Json, Workflow};
+use onward_server::{Access, NewToken, Options, Payload, Role, ServeError, ServeOptions, Tokens};
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::stage::{Asked, SOON, Stage};
@@ -206,4 +206,89 @@ async fn every_change_is_written_down_with_its_outcome() {
     assert_eq!(rows[3]["detail"], format!("run {id}"));
     assert_eq!(rows[2]["target"], format!("/runs/{id}/cancel"));
     stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_asks_too_often_is_held_up() {
+    let options = Options::new(Access::Open(Role::Read)).rate(3, 1);
+    let stage = Stage::serving(ServeOptions::new(options)).await;
+    for _ in 0..3 {
+        assert_eq!(stage.get("/api/v1/meta").await.status, 200);
+    }
+    let held = stage.get("/api/v1/meta").await;
+    assert_eq!((held.status, held.code().as_str()), (429, "rate_limited"));
+    assert_eq!(held.header("retry-after"), Some("1"));
+    assert_eq!(stage.get("/livez").await.status, 200, "a probe is no caller");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let options = Options::new(Access::Open(Role::Admin)).body_max(Duration::from_millis(50));
+    let stage = Stage::with(options).await;
+    let mut slow = TcpStream::connect(stage.address).await.unwrap();
+    let head = format!(
+        "POST {RUNS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: 100\r\nConnection: close\r\n\r\n{{"
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let reading = slow.read_to_string(&mut answer);
+    tokio::time::timeout(SOON, reading).await.expect("it is answered").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("did not come"), "{answer}");
+    stage.stop().await;
+}
+
+const SECRET: &str = "4111-secret";
+
+/// A store with a log, a step key and a schedule that hold the secret; and where they are shown.
+async fn filled(stage: &Stage) -> [String; 5] {
+    const NOISY: Workflow<(), ()> = Workflow::named("noisy");
+    let noisy = async |ctx: Ctx, ()| {
+        ctx.log(SECRET);
+        ctx.step("mail", async |_| Ok::<_, Failure>(SECRET.to_owned())).key("mail-7").await?;
+        Ok::<_, Failure>(())
+    };
+    let worker = stage.onward.worker().serve(NOISY, noisy).start().await.unwrap();
+    let run = stage.onward.start(NOISY, &()).await.unwrap();
+    tokio::time::timeout(SOON, run.ended()).await.unwrap().unwrap();
+    worker.shutdown().await.unwrap();
+    let spec = json!({ "every": { "every_ms": 60_000, "anchor": 0 } });
+    let body = Some(json!({ "workflow": "noisy", "spec": spec, "input": SECRET }));
+    let put = stage.send("PUT", "/api/v1/schedules/x", Asked { body, ..Asked::default() }).await;
+    assert_eq!(put.status, 200, "{put:?}");
+    [
+        format!("/api/v1/runs/{}/log", run.id()),
+        "/api/v1/step-keys".to_owned(),
+        "/api/v1/step-keys/mail-7".to_owned(),
+        "/api/v1/schedules".to_owned(),
+        "/api/v1/schedules/x".to_owned(),
+    ]
+}
+
+#[tokio::test]
+async fn logs_step_keys_and_schedules_hide_what_is_hidden() {
+    let shown = Stage::open().await;
+    for path in filled(&shown).await {
+        let text = shown.get(&path).await.text;
+        assert!(text.contains(SECRET), "it is shown where nothing is hidden: {path} {text}");
+    }
+    shown.stop().await;
+    let hidden = Stage::with(Options::new(Access::Open(Role::Admin)).hide_payloads()).await;
+    for path in filled(&hidden).await {
+        let reply = hidden.get(&path).await;
+        assert_eq!(reply.status, 200);
+        assert!(!reply.text.contains(SECRET), "{path}: {}", reply.text);
+    }
+    hidden.stop().await;
+    let redact = |payload: Payload<'_>| Json::of(&format!("{:?}", payload.place)).unwrap();
+    let redacted = Stage::with(Options::new(Access::Open(Role::Admin)).redact(redact)).await;
+    let places = ["Log", "StepKey", "StepKey", "Input", "Input"];
+    for (path, place) in filled(&redacted).await.iter().zip(places) {
+        let text = redacted.get(path).await.text;
+        assert!(text.contains(&format!("\"{place}\"")), "{path}: {text}");
+        assert!(!text.contains(SECRET), "{path}: {text}");
+    }
+    redacted.stop().await;
 }

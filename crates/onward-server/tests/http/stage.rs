@@ -79,10 +79,10 @@ impl Stage {
 
     /// A server with these options.
     pub(crate) async fn with(options: Options) -> Self {
-        Self::serving(ServeOptions::new(options)).await
+        Self::serving(ServeOptions::new(unhurried(options))).await
     }
 
-    /// A server that is started like this.
+    /// A server that is started like this, with the rates that its options have.
     pub(crate) async fn serving(serve: ServeOptions) -> Self {
         let place = Place::new();
         let onward = Onward::open(&place.url()).await.unwrap();
@@ -91,13 +91,12 @@ impl Stage {
 
     /// A server over a store that is there.
     async fn over(onward: Onward, place: Place, mut serve: ServeOptions) -> Self {
-        serve.options = serve.options.rate(100_000, 100_000);
         serve.listen.set_port(0);
         let bound = onward_server::bind(onward.clone(), serve).await.unwrap();
         let address = bound.address();
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(async move {
-            bound.serve(async move { drop(ended.await) }).await.unwrap();
+            bound.serve(async move { drop(ended.await) }).await;
         });
         Self {
             onward,
@@ -134,7 +133,8 @@ impl Stage {
         drop(self.end.take());
         self.serving.take().unwrap().await.unwrap();
         let Self { onward, place, .. } = self;
-        Self::over(onward, place, ServeOptions::new(Options::new(Access::Open(Role::Admin)))).await
+        let options = unhurried(Options::new(Access::Open(Role::Admin)));
+        Self::over(onward, place, ServeOptions::new(options)).await
     }
 
     /// A server with one token for each role.
@@ -246,6 +246,11 @@ impl Stage {
             worker.shutdown().await.unwrap();
         }
     }
+}
+
+/// Tests ask more often than people do.
+fn unhurried(options: Options) -> Options {
+    options.rate(100_000, 100_000)
 }
 
 pub(crate) fn document() -> &'static Value {

@@ -1,5 +1,6 @@
 //! Starting a run, once for its key.
 
+use onward_server::{Access, Options, Role};
 use serde_json::json;
 
 use super::stage::{Asked, Stage};
@@ -232,5 +233,41 @@ async fn numbers_at_the_ends_of_their_range_break_nothing() {
         let status = stage.get(path).await.status;
         assert!((400..500).contains(&status), "{path}: {status}");
     }
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_same_key_with_another_queue_lane_or_priority_is_refused() {
+    let stage = Stage::open().await;
+    let body = json!({ "input": 1, "queue": "bulk", "priority": 3, "tags": { "a": "b" } });
+    let first = stage.keyed(RUNS, "order-7", body.clone()).await;
+    assert_eq!(first.status, 201);
+    assert_eq!(stage.keyed(RUNS, "order-7", body).await.status, 200);
+    for (field, body) in [
+        ("queue", json!({ "input": 1, "queue": "default" })),
+        ("priority", json!({ "input": 1, "queue": "bulk", "priority": 0 })),
+        ("lane", json!({ "input": 1, "lane": "acme" })),
+    ] {
+        let other = stage.keyed(RUNS, "order-7", body).await;
+        assert_eq!((other.status, other.code().as_str()), (422, "key_conflict"), "{field}");
+        assert_eq!(other.json()["run_id"], first.json()["run"]["id"]);
+        assert!(other.json()["detail"].as_str().unwrap().contains(field), "{other:?}");
+    }
+    let bare = stage.keyed(RUNS, "order-7", json!({ "input": 1 })).await;
+    assert_eq!(bare.status, 200, "what is not named is not held against it");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_workflow_that_needs_a_key_is_not_started_without() {
+    let options = Options::new(Access::Open(Role::Admin)).require_key(["double"]);
+    let stage = Stage::with(options).await;
+    let without = stage.post(RUNS, json!({ "input": 1 })).await;
+    assert_eq!((without.status, without.code().as_str()), (400, "invalid_request"));
+    assert_eq!(without.json()["errors"][0]["pointer"], "Idempotency-Key");
+    assert_eq!(stage.get("/api/v1/runs").await.json()["items"], json!([]));
+    assert_eq!(stage.keyed(RUNS, "order-7", json!({ "input": 1 })).await.status, 201);
+    let other = stage.post("/api/v1/workflows/triple/runs", json!({ "input": 1 })).await;
+    assert_eq!(other.status, 201, "the others do not");
     stage.stop().await;
 }

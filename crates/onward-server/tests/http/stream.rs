@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use onward_server::{Access, NewToken, Options, Role, Tokens};
 use serde_json::json;
 
 use super::stage::{Asked, SOON, Stage};
@@ -131,4 +132,49 @@ async fn a_server_that_stops_ends_its_streams() {
     stage.stop().await;
     while frames.next().await.is_some() {}
     assert!(begun.elapsed() < Duration::from_secs(20), "it waited for its streams");
+}
+
+#[tokio::test]
+async fn a_token_that_is_taken_away_ends_its_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, token) = (folder.path().join("tokens"), NewToken::make().unwrap());
+    std::fs::write(&file, format!("{}\n", token.line("ada", Role::Operate))).unwrap();
+    let tokens = Tokens::of_file(&file).unwrap();
+    let mut stage = Stage::with(Options::new(Access::Tokens(tokens))).await;
+    stage.as_bearer(&token);
+    let mut frames = Frames::open(&stage, "/api/v1/stream", None).await;
+    frames.until(": open").await;
+    std::fs::write(&file, "").unwrap();
+    let later = std::time::SystemTime::now() + Duration::from_secs(5);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+    while frames.next().await.is_some() {}
+    assert_eq!(stage.get("/api/v1/meta").await.status, 401);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_says_now_and_then_that_it_lives() {
+    let options = Options::new(Access::Open(Role::Read)).ping_every(Duration::from_millis(50));
+    let stage = Stage::with(options).await;
+    let mut frames = Frames::open(&stage, "/api/v1/stream", None).await;
+    frames.until(": ping").await;
+    drop(frames);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn more_streams_than_may_be_open_are_refused_until_one_ends() {
+    let stage = Stage::with(Options::new(Access::Open(Role::Read)).streams_max(1)).await;
+    let mut first = Frames::open(&stage, "/api/v1/stream", None).await;
+    first.until(": open").await;
+    let second = stage.get("/api/v1/stream").await;
+    assert_eq!((second.status, second.code().as_str()), (429, "rate_limited"));
+    assert!(second.header("retry-after").is_some());
+    drop(first);
+    let begun = Instant::now();
+    while stage.begin("GET", "/api/v1/stream", Asked::default()).await.status() != 200 {
+        assert!(begun.elapsed() < SOON, "the place of a stream that ended stays taken");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stage.stop().await;
 }

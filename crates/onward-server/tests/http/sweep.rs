@@ -87,3 +87,38 @@ async fn the_document_is_served_as_it_is() {
     assert_eq!(served["openapi"], "3.1.0");
     stage.stop().await;
 }
+
+#[test]
+fn whatever_changes_something_takes_more_than_a_look() {
+    for (method, path, role) in endpoints().into_iter().filter(|it| it.0 != "GET") {
+        // A login is no change of the store.
+        let of_anybody = path.ends_with("/session");
+        assert_eq!(role.is_none(), of_anybody, "{method} {path}");
+        assert!(of_anybody || role >= Some(Role::Operate), "{method} {path} takes {role:?}");
+        if method == "DELETE" && !of_anybody {
+            assert_eq!(role, Some(Role::Admin), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_change_has_its_row_in_the_audit() {
+    let stage = Stage::open().await;
+    let mut asked = Vec::new();
+    for (path, methods) in document()["paths"].as_object().unwrap() {
+        for (method, endpoint) in methods.as_object().unwrap() {
+            if method != "get" && endpoint["x-onward-role"].is_string() {
+                ask(&stage, &method.to_uppercase(), &filled(path)).await;
+                asked.push(endpoint["operationId"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    let rows = stage.get("/api/v1/audit?limit=200").await.json();
+    let rows = rows["items"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["outcome"].is_string()), "{rows:?}");
+    let mut seen: Vec<_> = rows.iter().map(|row| row["action"].as_str().unwrap()).collect();
+    seen.sort_unstable();
+    asked.sort_unstable();
+    assert_eq!(seen, asked);
+    stage.stop().await;
+}

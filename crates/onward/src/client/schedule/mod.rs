@@ -179,9 +179,17 @@ impl ScheduleHandle {
     /// # Errors
     /// As [`status`](ScheduleHandle::status).
     pub async fn trigger(&self) -> Result<Occurred, Error> {
-        let schedules = self.client.schedules()?;
         // One run, however often the write is repeated.
-        let (run, at) = (RunId::new(), self.now());
+        self.trigger_as(RunId::new(), self.now()).await
+    }
+
+    /// As [`trigger`](ScheduleHandle::trigger), for a caller that remembers the run's id and its time
+    /// from before: repeated with both, it starts no second run.
+    ///
+    /// # Errors
+    /// As [`status`](ScheduleHandle::status).
+    pub async fn trigger_as(&self, run: RunId, at: Timestamp) -> Result<Occurred, Error> {
+        let schedules = self.client.schedules()?;
         for _ in 0..TRIES_MAX {
             let generation = self.status().await?.generation;
             let nonce = format!("{:032x}", run.as_u128());
