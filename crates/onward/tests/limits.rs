@@ -88,6 +88,24 @@ async fn a_function_that_never_rests_is_named() {
     worker.shutdown().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_run_whose_input_does_not_fit_is_named() {
+    const READ: Workflow<u32, ()> = Workflow::named("read");
+    const SENT: Workflow<String, ()> = Workflow::named("read");
+    let log = listen();
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(READ, async |_: Ctx, _: u32| Ok(())).start().await.unwrap();
+    let run = onward.start(SENT, &"seven".to_owned()).await.unwrap();
+    let stuck = async {
+        while run.status().await.unwrap().state != RunState::Waiting {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), stuck).await.unwrap();
+    assert!(log.of(run.id()).contains("the run waits, stuck"), "{}", log.of(run.id()));
+    worker.shutdown().await.unwrap();
+}
+
 /// Takes steps in batches, so that they share commits.
 async fn count(ctx: Ctx, steps: usize) -> Result<usize, Failure> {
     let mut left = steps;

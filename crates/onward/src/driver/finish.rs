@@ -33,10 +33,7 @@ impl Driver {
                 let wake_at = [due, self.deadline_at].into_iter().flatten().min();
                 End::Parked { wake_at, waits_for, wakes_seen }
             }
-            Verdict::Stuck(code, detail) => {
-                tracing::error!(run = %self.lease.run, %code, %detail, "the run waits, stuck");
-                End::Stuck { code, detail, wakes_seen }
-            }
+            Verdict::Stuck(code, detail) => stuck(self.lease.run, code, detail, wakes_seen),
             Verdict::Unreadable(detail) => {
                 let (run, deadline_at) = (self.lease.run, self.deadline_at);
                 let wait = Wait { run, deadline_at, pause: UNREADABLE_LOOK_MIN };
@@ -123,6 +120,12 @@ impl Driver {
         let step = step.or_else(|| self.board.last_failed());
         End::Failed { failure, step }
     }
+}
+
+/// How an attempt ends that cannot go on under this build, which somebody has to know.
+pub(super) fn stuck(run: RunId, code: Code, detail: String, wakes_seen: u64) -> End {
+    tracing::error!(%run, %code, %detail, "the run waits, stuck");
+    End::Stuck { code, detail, wakes_seen }
 }
 
 /// How a run ends that was asked to, or whose time is over.

@@ -48,7 +48,7 @@ use crate::ctx::Ctx;
 use crate::ending::Ending;
 use crate::keyed::KeyPlace;
 use crate::limits::ENDING_CRASHES_MAX;
-use crate::store::{self, BoxFuture, Claimed, End, Lease, Settle, Store};
+use crate::store::{self, BoxFuture, Claimed, Lease, Settle, Store};
 use crate::watch::{Engaged, Watch};
 use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
@@ -232,8 +232,8 @@ pub(crate) async fn drive(
     match Driver::new(setting.clone(), claimed, &handler, control, course) {
         Ok(driver) => driver.go().await,
         Err(error) => {
-            let detail = format!("its input, {}", error.detail());
-            let end = unread.unwrap_or(End::Stuck { code: error.code(), detail, wakes_seen });
+            let (code, detail) = (error.code(), format!("its input, {}", error.detail()));
+            let end = unread.unwrap_or_else(|| finish::stuck(lease.run, code, detail, wakes_seen));
             finish::settle(&setting, lease, settle(end), wakes_seen).await
         }
     }
