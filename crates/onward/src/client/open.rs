@@ -124,12 +124,23 @@ async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         Some(("postgres" | "postgresql", _)) => {
             Ok(Arc::new(crate::store::PostgresStore::open(url).await?))
         }
+        #[cfg(not(feature = "sqlite"))]
+        Some(("sqlite", _)) => Err(not_built("SQLite", "sqlite")),
+        #[cfg(not(feature = "postgres"))]
+        Some(("postgres" | "postgresql", _)) => Err(not_built("Postgres", "postgres")),
         Some(_) => Err(Error::new(Code::UnknownStoreUrl).about(format!("{url:?}"))),
         None => {
             let about = format!("{url:?}; a file is written sqlite:{url}");
             Err(Error::new(Code::UnknownStoreUrl).about(about))
         }
     }
+}
+
+/// Refuses a URL that another build of the library would take.
+#[cfg(any(not(feature = "sqlite"), not(feature = "postgres")))]
+fn not_built(store: &str, feature: &str) -> Error {
+    let what = format!("this build has no {store}; add the feature {feature:?} to onward");
+    Error::new(Code::UnknownStoreUrl).about(what)
 }
 
 #[cfg(feature = "sqlite")]

@@ -67,14 +67,14 @@ impl Connector {
         };
         match tokio::time::timeout(self.timeout, connecting).await {
             Ok(Ok(connected)) => Ok(connected),
-            Ok(Err(error)) => Err(unreached(error, self.config.get_hosts())),
+            Ok(Err(error)) => Err(unreached(error, &self.config)),
             Err(_) => Err(Fault::no_answer(format!("no connection within {:?}", self.timeout))),
         }
     }
 }
 
 /// Why there is no connection, whatever the kind of error: a refused one says it in its sources.
-fn unreached(error: tokio_postgres::Error, hosts: &[Host]) -> Fault {
+fn unreached(error: tokio_postgres::Error, config: &Config) -> Fault {
     let mut why = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -86,7 +86,11 @@ fn unreached(error: tokio_postgres::Error, hosts: &[Host]) -> Fault {
     }
     let met = ADVICE.iter().find(|(sign, _)| why.contains(sign));
     let advice = met.map_or(String::new(), |(_, advice)| format!("; {advice}"));
-    let hosts: Vec<_> = hosts.iter().map(named).collect();
+    let ports = config.get_ports();
+    // One port is for all of them, none is the usual one.
+    let port = |place: usize| ports.get(place).or(ports.first()).unwrap_or(&PORT);
+    let place = |(place, host)| format!("{}:{}", named(host), port(place));
+    let hosts: Vec<_> = config.get_hosts().iter().enumerate().map(place).collect();
     let outage = match Fault::from(error) {
         Fault::Outage(outage, _) => outage,
         _ => Outage::NoAnswer,
@@ -102,12 +106,20 @@ fn named(host: &Host) -> String {
     }
 }
 
-/// What to change where the two sides do not agree about encryption, by a part of the error.
-const ADVICE: [(&str, &str); 4] = [
+/// Where a server listens whose URL names no port.
+const PORT: u16 = 5432;
+
+/// What to change where the two sides do not agree about encryption, or there is no other side, by a
+/// part of the error.
+const ADVICE: [(&str, &str); 5] = [
     ("no encryption", "the server takes encrypted connections only: add sslmode=require"),
     ("does not support TLS", "turn ssl on at the server, or write sslmode=disable"),
     ("UnknownIssuer", "name the file of the authority that signed it with sslrootcert="),
     ("not valid for name", "use a name that the certificate is made for"),
+    (
+        "Connection refused",
+        "no server listens there: see that it is up, and the URL's host and port",
+    ),
 ];
 
 fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>) -> Messages
