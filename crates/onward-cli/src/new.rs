@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::problem::{Exit, Problem, print_note};
+use crate::problem::{Exit, Problem};
 
 /// The files of a project, each with its place in it.
 const FILES: [(&str, &str); 5] = [
@@ -32,9 +32,9 @@ pub(crate) struct NewArgs {
     /// The project's name; the folder's when left out
     #[arg(long)]
     name: Option<String>,
-    /// Where the library is, if not in the registry: its folder in a clone of its repository
+    /// Where the library is, which no registry has yet: crates/onward in a clone of its repository
     #[arg(long, value_name = "DIR")]
-    path: Option<PathBuf>,
+    path: PathBuf,
 }
 
 impl NewArgs {
@@ -47,9 +47,6 @@ impl NewArgs {
             write(&self.dir.join(place), &text)?;
         }
         anstream::eprintln!("made {}. Next: cd {0} && cargo run", self.dir.display());
-        if self.path.is_none() {
-            print_note(&"it takes onward from the registry; for a clone's, say --path");
-        }
         Ok(Exit::Ok)
     }
 
@@ -70,11 +67,8 @@ impl NewArgs {
 
     /// What stands for the library in `Cargo.toml`, between braces.
     fn library(&self) -> Result<String, Problem> {
-        let Some(path) = &self.path else {
-            return Ok(format!("version = \"{}\"", env!("CARGO_PKG_VERSION")));
-        };
-        let what = format!("cannot find the library at {}", path.display());
-        let path = path.canonicalize().map_err(Problem::io(what))?;
+        let what = format!("cannot find the library at {}", self.path.display());
+        let path = self.path.canonicalize().map_err(Problem::io(what))?;
         let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
         Ok(format!("path = \"{text}\""))
     }

@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
-use onward::{Ctx, Failure, Onward, Retry, Worker, Workflow};
+use onward::{Ctx, Failure, Filter, Onward, Query, Retry, Worker, Workflow};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
 use crate::problem::Problem;
 
 const ORDER: Workflow<Order, String> = Workflow::named("demo-order");
+
+/// What the key of an order begins with; its number follows.
+const KEY: &str = "order-";
 
 /// The pause between two orders.
 const EVERY: Duration = Duration::from_secs(2);
@@ -71,7 +74,7 @@ async fn order(ctx: Ctx, order: Order) -> Result<String, Failure> {
 /// Starts an order now and then; every third request comes twice, and now and then one comes with
 /// another sum.
 async fn start(onward: Onward) {
-    let mut number = 0_u64;
+    let mut number = latest(&onward).await;
     loop {
         number += 1;
         let order = Order { number, cents: number * 7_919 % 100_000 };
@@ -86,8 +89,16 @@ async fn start(onward: Onward) {
     }
 }
 
+/// The number of the latest order of an earlier demo: from there on there is something new to see.
+async fn latest(onward: &Onward) -> u64 {
+    let filter = Filter { workflow: Some(ORDER.name().to_owned()), ..Filter::default() };
+    let newest = onward.list(Query { filter, limit: 1, ..Query::default() }).await;
+    let key = newest.ok().and_then(|page| page.runs.into_iter().next()?.key);
+    key.and_then(|key| key.strip_prefix(KEY)?.parse().ok()).unwrap_or(0)
+}
+
 async fn request(onward: &Onward, order: &Order) {
-    let start = onward.start(ORDER, order).queue("demo").key(format!("order-{}", order.number));
+    let start = onward.start(ORDER, order).queue("demo").key(format!("{KEY}{}", order.number));
     if let Err(error) = start.caller("dev --demo").await {
         tracing::debug!(%error, "an order was refused");
     }
