@@ -19,7 +19,8 @@ use crate::clock::millis;
 use crate::driver::pauses;
 use crate::limits::{KEY_LEASE, KEY_LOOK_MAX};
 use crate::store::{
-    self, KeyAnswer, KeyBusy, KeyHolder, KeyLease, Keys, SettleKey, Store, TakeKey, Waiter, Which,
+    self, KeyAnswer, KeyBusy, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey, Store,
+    TakeKey, Waiter, Which,
 };
 
 /// The shortest pause between two looks at a key that is held elsewhere.
@@ -34,7 +35,22 @@ pub(crate) enum KeyPlace {
     Other(Arc<dyn Keys>),
 }
 
+/// The runs that may hold keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Holders<'a> {
+    runs: &'a dyn Store,
+    /// Whether there are no others. Keys that are elsewhere may be shared with programs that have
+    /// stores of their own.
+    all: bool,
+}
+
 impl KeyPlace {
+    /// Who may hold keys here, as far as this program knows: the runs of its store.
+    pub(crate) fn holders<'a>(&self, runs: &'a dyn Store) -> Holders<'a> {
+        let here = |keys: &Arc<dyn Store>| std::ptr::addr_eq(Arc::as_ptr(keys), runs);
+        Holders { runs, all: matches!(self, KeyPlace::Store(keys) if here(keys)) }
+    }
+
     /// The keys, if the store keeps any.
     pub(crate) fn keys(&self) -> Option<&dyn Keys> {
         match self {
@@ -86,10 +102,10 @@ pub(crate) fn look_in(busy: &KeyBusy) -> Duration {
 }
 
 /// Takes a key, again for as long as the outcome is unknown, and waits for one that is held
-/// elsewhere for as long as the patience lasts. `runs`: the store of the runs that hold keys.
+/// elsewhere for as long as the patience lasts.
 pub(crate) async fn take(
     keys: &dyn Keys,
-    runs: &dyn Store,
+    holders: Holders<'_>,
     mut take: TakeKey,
     patience: Duration,
 ) -> Result<KeyAnswer, store::Error> {
@@ -99,7 +115,7 @@ pub(crate) async fn take(
     let mut listening: Option<Option<Waiter>> = None;
     loop {
         match keys.take_key(take.clone()).await {
-            Ok(KeyAnswer::Busy(busy)) if end_orphan(keys, runs, &take.key, &busy).await => {}
+            Ok(KeyAnswer::Busy(busy)) if end_orphan(keys, holders, &take.key, &busy).await => {}
             Ok(KeyAnswer::Busy(busy)) if begun.elapsed() < patience => {
                 take.counted = Some(busy.token);
                 if let Some(waiter) = listening.take() {
@@ -120,36 +136,38 @@ pub(crate) async fn take(
 /// Settles the key of a step that must not execute twice, and whose run has ended without saying
 /// what became of it: its process died, and the run was cancelled before another took it over. Its
 /// own run would have said `interrupted`, and so does this. Says whether to look again at once.
-async fn end_orphan(keys: &dyn Keys, runs: &dyn Store, key: &str, busy: &KeyBusy) -> bool {
+async fn end_orphan(keys: &dyn Keys, holders: Holders<'_>, key: &str, busy: &KeyBusy) -> bool {
     // Any other hold is over soon unless somebody lives who renews it.
     if busy.left_ms <= millis(KEY_LEASE) {
         return false;
     }
-    let ended = try_end_orphan(keys, runs, key, busy).await;
+    let ended = try_end_orphan(keys, holders, key, busy).await;
     // Who waits for the key looks again later.
     ended.inspect_err(|error| tracing::warn!(key, %error, "a key stays held")).unwrap_or(false)
 }
 
 async fn try_end_orphan(
     keys: &dyn Keys,
-    runs: &dyn Store,
+    holders: Holders<'_>,
     key: &str,
     busy: &KeyBusy,
 ) -> Result<bool, store::Error> {
     let Some(run) = busy.holder.split('/').next().and_then(|run| run.parse().ok()) else {
         return Ok(false);
     };
-    if runs.get(Which::Id(run)).await?.is_some_and(|run| !run.state.is_final()) {
+    // One that is not there was pruned, or is of another program.
+    let found = holders.runs.get(Which::Id(run)).await?;
+    if !found.map_or(holders.all, |run| run.state.is_final()) {
         return Ok(false);
     }
-    let Some(held) = keys.step_key(key.to_owned()).await? else { return Ok(true) };
-    if held.token != busy.token {
-        return Ok(true);
-    }
+    let held = keys.step_key(key.to_owned()).await?;
+    let still = |held: &StepKey| held.token == busy.token && held.state == KeyState::Held;
+    let Some(held) = held.filter(still) else { return Ok(false) };
     let KeyHolder { id: holder, attempt, .. } = held.holder;
     let lease = KeyLease { key: key.to_owned(), holder, attempt, token: held.token };
     match keys.settle_key(lease, SettleKey::interrupted(None)).await {
-        Ok(()) | Err(store::Error::LeaseLost) => Ok(true),
+        Ok(()) => Ok(true),
+        Err(store::Error::LeaseLost) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -176,7 +194,7 @@ pub(crate) enum Kept {
 /// the key was taken.
 pub(crate) async fn settle(
     keys: &dyn Keys,
-    runs: &dyn Store,
+    holders: Holders<'_>,
     mut lease: KeyLease,
     settle: SettleKey,
     wish: &TakeKey,
@@ -190,7 +208,7 @@ pub(crate) async fn settle(
                 tokio::time::sleep(pauses.next().unwrap_or(KEY_LOOK_MAX)).await;
             }
             Err(store::Error::LeaseLost) => {
-                match take(keys, runs, wish.clone(), Duration::MAX).await? {
+                match take(keys, holders, wish.clone(), Duration::MAX).await? {
                     KeyAnswer::Held(again) => lease = again,
                     answer => return Ok(Kept::Other(answer)),
                 }

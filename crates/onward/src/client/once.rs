@@ -140,11 +140,11 @@ impl Once {
         }
         let place = self.client.keys.clone();
         let keys = place.keys().ok_or_else(|| Error::new(Code::KeysUnsupported))?;
-        let (runs, wish) = (self.client.store.as_ref(), self.wish());
+        let (holders, wish) = (place.holders(self.client.store.as_ref()), self.wish());
         let lease = match keys.take_key(wish.clone()).await? {
             KeyAnswer::Busy(busy) => {
                 let counted = TakeKey { counted: Some(busy.token), ..wish.clone() };
-                keyed::take(keys, runs, counted, Duration::MAX).await?
+                keyed::take(keys, holders, counted, Duration::MAX).await?
             }
             answer => answer,
         };
@@ -160,7 +160,7 @@ impl Once {
             Err(_) => KeyEnd::Free,
         };
         let settle = SettleKey { end, ttl_ms: self.ttl.map(millis) };
-        match keyed::settle(keys, runs, guard.lease.clone(), settle, &wish).await? {
+        match keyed::settle(keys, holders, guard.lease.clone(), settle, &wish).await? {
             Kept::Own => {
                 guard.settled();
                 stored.map(|(value, _)| value).map_err(|failure| self.failed(failure))

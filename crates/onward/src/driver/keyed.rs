@@ -33,7 +33,7 @@ pub(super) enum Worked {
 }
 
 pub(super) enum Answered {
-    Held(KeyLease, Renewal),
+    Held(KeyLease, SettleKey, Renewal),
     Told(KeyTold),
 }
 
@@ -78,7 +78,9 @@ impl Driver {
         };
         let told = match answered {
             Answered::Told(told) => told,
-            Answered::Held(lease, renewal) => KeyTold::Held(Hold::new(&self.board, lease, renewal)),
+            Answered::Held(lease, dropped, renewal) => {
+                KeyTold::Held(Hold::new(&self.board, lease, dropped, renewal))
+            }
         };
         let _here = Here::enter(Here::Function(self.board.wakes.token));
         self.board.key_told(leaf, told);
@@ -108,19 +110,21 @@ async fn work(
     ask: KeyAsk,
     patience: Duration,
 ) -> Result<Answered, store::Error> {
-    let lease_ms = ask.wish.lease_ms;
+    let (lease_ms, holders) = (ask.wish.lease_ms, place.holders(runs));
     let Some(keys) = place.keys() else { return Ok(Answered::Told(KeyTold::Unsupported)) };
     let answer = match ask.end {
-        None => keyed::take(keys, runs, ask.wish, patience).await?,
-        Some((lease, settle)) => match keyed::settle(keys, runs, lease, settle, &ask.wish).await? {
-            Kept::Own => return Ok(Answered::Told(KeyTold::Kept)),
-            Kept::Other(answer) => answer,
-        },
+        None => keyed::take(keys, holders, ask.wish, patience).await?,
+        Some((lease, settle)) => {
+            match keyed::settle(keys, holders, lease, settle, &ask.wish).await? {
+                Kept::Own => return Ok(Answered::Told(KeyTold::Kept)),
+                Kept::Other(answer) => answer,
+            }
+        }
     };
     match answer {
         KeyAnswer::Held(lease) => {
             let renewal = Renewal::start(place, lease.clone(), lease_ms);
-            Ok(Answered::Held(lease, renewal))
+            Ok(Answered::Held(lease, ask.dropped, renewal))
         }
         answer => Ok(Answered::Told(KeyTold::Answer(answer))),
     }

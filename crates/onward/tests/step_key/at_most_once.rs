@@ -84,6 +84,41 @@ async fn a_run_that_is_cancelled_after_its_process_died_leaves_its_key_to_nobody
     worker.shutdown().await.unwrap();
 }
 
+/// A program that shares the keys does not know the runs of the other, and leaves their holds alone.
+#[tokio::test]
+async fn a_hold_of_another_programs_run_is_waited_for() {
+    let keys = Arc::new(MemoryStore::new());
+    let (effects, go_on) = (Counter::default(), Arc::new(Notify::new()));
+    let mut programs = Vec::new();
+    for n in 0..2 {
+        let onward = Onward::open("memory:").await.unwrap().with_keys(keys.clone());
+        let inside = (Arc::clone(&effects), Arc::clone(&go_on));
+        let worker = onward.worker().serve(WORK, move |ctx: Ctx, _| {
+            let (effects, go_on) = inside.clone();
+            async move {
+                let body = async |_| {
+                    count(&effects);
+                    go_on.notified().await;
+                    Ok::<_, Failure>("sent".to_owned())
+                };
+                ctx.step("fax", body).key(KEY).at_most_once().await
+            }
+        });
+        let worker = worker.linger(Duration::ZERO).start().await.unwrap();
+        let run = onward.start(WORK, &n).await.unwrap();
+        until("one is at work", async || counted(&effects) == 1).await;
+        programs.push((run, worker));
+    }
+    in_state(&programs[1].0, RunState::Waiting).await;
+    go_on.notify_one();
+    for (run, worker) in programs {
+        let told = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(told.unwrap().unwrap(), "sent");
+        worker.shutdown().await.unwrap();
+    }
+    assert_eq!(counted(&effects), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_body_keeps_its_key_for_as_long_as_it_was_taken_for() {
     let (data, effects) = (data(), Counter::default());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Asked, Mode, StepFuture};
+use super::{Asked, Begun, Mode, StepFuture};
 use crate::clock::millis;
 use crate::driver::board::{Draft, Hold, KeyAsk, KeyTold, Then};
 use crate::driver::past::PastStep;
@@ -169,9 +169,20 @@ where
     pub(super) fn takes_key(&mut self) -> bool {
         let wants = self.keyed.as_ref().is_some_and(|keyed| keyed.hold.is_none());
         if wants && let Some((leaf, wish)) = self.key_wish() {
-            self.board.ask_key(KeyAsk { leaf, wish, end: None });
+            let dropped = self.end_if_dropped();
+            self.board.ask_key(KeyAsk { leaf, wish, end: None, dropped });
         }
         wants
+    }
+
+    /// What the key is to be if this step is dropped before its body begins: free, unless an earlier
+    /// attempt began a body that must not execute twice.
+    fn end_if_dropped(&self) -> SettleKey {
+        let before = self.asked.as_ref().is_some_and(|asked| asked.begun == Begun::Before);
+        match (self.mode == Mode::AtMostOnce && before, &self.keyed) {
+            (true, Some(keyed)) => SettleKey::interrupted(keyed.ttl.map(millis)),
+            _ => SettleKey::free(),
+        }
     }
 
     fn key_wish(&self) -> Option<(u64, TakeKey)> {
@@ -263,7 +274,8 @@ where
         };
         let ttl_ms = keyed.ttl.map(millis);
         keyed.unsettled = Some((draft, then));
-        self.board.ask_key(KeyAsk { leaf, wish, end: Some((lease, SettleKey { end, ttl_ms })) });
+        let end = Some((lease, SettleKey { end, ttl_ms }));
+        self.board.ask_key(KeyAsk { leaf, wish, end, dropped: SettleKey::free() });
     }
 }
 

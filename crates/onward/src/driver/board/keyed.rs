@@ -17,6 +17,8 @@ pub(crate) struct KeyAsk {
     pub(crate) wish: TakeKey,
     /// How its hold ends; `None`: it wants to have the key.
     pub(crate) end: Option<(KeyLease, SettleKey)>,
+    /// What the key is to be if the step is dropped before it is told that it has it.
+    pub(crate) dropped: SettleKey,
 }
 
 /// What a step is told of its key.
@@ -45,9 +47,14 @@ pub(crate) struct Hold {
 pub(crate) struct GivenUp(Mutex<Vec<(KeyLease, SettleKey)>>);
 
 impl Hold {
-    pub(crate) fn new(board: &Board, lease: KeyLease, renewal: Renewal) -> Self {
+    pub(crate) fn new(
+        board: &Board,
+        lease: KeyLease,
+        dropped: SettleKey,
+        renewal: Renewal,
+    ) -> Self {
         let given_up = Arc::clone(&board.given_up);
-        Self { lease: Some(lease), dropped: SettleKey::free(), given_up, _renewal: renewal }
+        Self { lease: Some(lease), dropped, given_up, _renewal: renewal }
     }
 
     /// What the key is to be if the step is dropped from now on.
