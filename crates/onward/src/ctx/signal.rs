@@ -90,7 +90,10 @@ impl<T: DeserializeOwned> Future for SignalWithin<T> {
             return Poll::Ready(signal.map(Some));
         }
         match Pin::new(&mut this.limit).poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Ok(None)),
+            Poll::Ready(()) => {
+                this.signal.wait.leave();
+                Poll::Ready(Ok(None))
+            }
             Poll::Pending => Poll::Pending,
         }
     }
@@ -176,6 +179,14 @@ impl Wait {
                 }
                 Poll::Ready(told)
             }
+        }
+    }
+
+    /// Waits no longer, also while it is not dropped: what comes now is for others.
+    fn leave(&mut self) {
+        self.ended = true;
+        if let Some(leaf) = self.leaf.take() {
+            self.board.forget(leaf);
         }
     }
 

@@ -73,8 +73,8 @@ async fn a_fork_does_not_do_again_what_is_recorded_before_its_step() {
 }
 
 /// An account that the function made up, when it began, and a number that it made up after the last
-/// step that is copied.
-type Made = (String, i64, u64);
+/// step that is copied, with the time of that.
+type Made = (String, i64, u64, i64);
 
 const OPEN: Workflow<(), Made> = Workflow::named("open");
 
@@ -83,8 +83,8 @@ async fn open(ctx: Ctx, (): ()) -> Result<Made, Failure> {
     ctx.step("create", async |_| Ok::<_, Failure>(account.clone())).await?;
     let number = ctx.random();
     ctx.step("note", async |_| Ok::<_, Failure>(number)).await?;
-    let last = ctx.random();
-    ctx.step("charge", async |_| Ok::<_, Failure>((account.clone(), began, last))).await
+    let (last, now) = (ctx.random(), ctx.now().as_millis());
+    ctx.step("charge", async |_| Ok::<_, Failure>((account.clone(), began, last, now))).await
 }
 
 #[tokio::test]
@@ -92,13 +92,15 @@ async fn a_fork_goes_on_with_what_its_records_were_made_with() {
     on_each_store(|onward: Onward| async move {
         let worker = onward.worker().serve(OPEN, open).start().await.unwrap();
         let run = onward.start(OPEN, &()).await.unwrap();
-        let (account, began, last) = run.result().await.unwrap();
+        let (account, began, last, _) = run.result().await.unwrap();
         // So that the time is another one.
         tokio::time::sleep(Duration::from_millis(5)).await;
         let fork = run.fork("charge").await.unwrap();
         let of_fork = fork.result().await.unwrap();
         assert_eq!((&of_fork.0, of_fork.1), (&account, began), "what is recorded was done with it");
         assert_ne!(of_fork.2, last, "what comes after is its own");
+        let started = fork.status().await.unwrap().started_at.unwrap().as_millis();
+        assert_eq!(of_fork.3, started, "so is the time");
         let seeds = fork.status().await.unwrap().notes.origin.unwrap().seeds;
         assert_eq!(seeds, [Seed { run: run.id(), until: 2 }]);
 

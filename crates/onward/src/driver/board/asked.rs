@@ -102,8 +102,7 @@ impl Board {
         match std::mem::replace(&mut leaf.phase, Phase::Recording) {
             Phase::Recorded { seq, at, record } if inner.offer == Some(id) => {
                 inner.offer = None;
-                inner.now = inner.now.max(at);
-                inner.notepad.delivered(seq);
+                inner.given(seq, at);
                 inner.leaves.remove(&id);
                 return Told::Take(record);
             }

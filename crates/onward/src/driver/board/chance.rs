@@ -1,29 +1,36 @@
-//! A run's own chance: numbers that are the same in every replay.
+//! A run's own chance and time, which are the same in every replay.
 //!
-//! Owns: what they are made from. Never asks a generator: a number is derived from a run and from the
+//! Owns: what its numbers are made from, and what time it is for the function. Never asks a generator: a number is derived from a run and from the
 //! count of such calls.
 //!
 //! A fork replays what another run recorded, with the numbers of that run: what is recorded was done
 //! with them. All that a record can depend on was asked for before that record was given to the
-//! function, so from the last copied record on the numbers are the fork's own.
+//! function, so from the last copied record on the numbers are the fork's own, and so is the time.
 
 use sha2::{Digest, Sha256};
 
-use super::Board;
-use crate::{Run, RunId, Seed, Uuid};
+use super::{Board, Inner};
+use crate::{Run, RunId, Seed, Timestamp, Uuid};
 
 /// The chance of one execution.
 pub(crate) struct Chance {
     own: RunId,
     seeds: Vec<Seed>,
     drawn: u64,
+    /// When the run itself began.
+    began_at: Option<Timestamp>,
 }
 
 impl Chance {
     pub(crate) fn of(run: &Run) -> Self {
         let origin = run.notes.origin.as_ref();
         let seeds = origin.map_or_else(Vec::new, |origin| origin.seeds.clone());
-        Self { own: run.id, seeds, drawn: 0 }
+        Self { own: run.id, seeds, drawn: 0, began_at: run.started_at }
+    }
+
+    /// The time that a fork's own begins with, once it was given the last record that it took along.
+    fn own_time(&self, given: u64) -> Option<Timestamp> {
+        self.began_at.filter(|_| self.seeds.last().is_some_and(|seed| given >= seed.until))
     }
 
     /// The next number, for a function whose latest result is of the record with this number.
@@ -34,6 +41,15 @@ impl Chance {
         hash.update(seed.map_or(self.own, |seed| seed.run).as_u128().to_be_bytes());
         hash.update(self.drawn.to_be_bytes());
         hash.finalize().into()
+    }
+}
+
+impl Inner {
+    /// Notes that the function is given a record, and the time that it is by that.
+    pub(super) fn given(&mut self, seq: u64, at: Timestamp) {
+        self.notepad.delivered(seq);
+        let own = self.chance.own_time(self.notepad.given());
+        self.now = self.now.max(at).max(own.unwrap_or(at));
     }
 }
 

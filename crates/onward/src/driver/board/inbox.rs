@@ -23,6 +23,8 @@ pub(super) struct Inbox {
     names: HashMap<Arc<str>, Name>,
     /// Signals whose records are on their way, by their place.
     sending: HashMap<u64, Record>,
+    /// Whether nothing is recorded any more: the waits are dropped because the attempt ends.
+    closed: bool,
 }
 
 /// What a leaf waits for in here.
@@ -113,8 +115,7 @@ impl Board {
             Phase::Recorded { seq, at, .. } if inner.offer == Some(id) => {
                 let (seq, at) = (*seq, *at);
                 inner.offer = None;
-                inner.now = inner.now.max(at);
-                inner.notepad.delivered(seq);
+                inner.given(seq, at);
                 inner.leaves.remove(&id);
                 return Told::Take(inner.take_kept(&name, id, seq));
             }
@@ -152,6 +153,12 @@ impl Board {
         let entry = Entry::Done(Json::stored(format!("\"{child}\"")));
         let draft = Draft { leaf: id, step, entry, try_number: 1, began_at: now };
         self.report(draft, Then::Record);
+    }
+
+    /// Records no signal from now on. The attempt ends, and a wait that is dropped for that must not
+    /// make room for another.
+    pub(crate) fn close_inbox(&self) {
+        self.lock().inbox.closed = true;
     }
 
     /// Takes in what came.
@@ -194,6 +201,9 @@ impl Inner {
     /// late for the wait whose turn it is stays: the time limit ends that wait, and the next may have
     /// it. While no worker was there both may have passed, the time and the coming.
     fn record_new(&mut self, name: &Arc<str>) {
+        if self.inbox.closed {
+            return;
+        }
         let entry = self.inbox.name(name);
         let awaiting = entry.waits.iter().filter(|id| self.awaiting.contains(id));
         let due = |id: &LeafId| self.leaves.get(id).and_then(|leaf| leaf.due);
