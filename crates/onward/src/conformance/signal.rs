@@ -214,6 +214,7 @@ pub async fn continuation_knows_the_signals_taken(stage: &Stage) {
     let end = End::Continued { run: next, input: json(0) };
     stage.store.settle(lease, Settle::new(records, end)).await.unwrap();
     assert_eq!(stage.run(next).await.signals, SIGNAL_KEYS_CARRIED_MAX as u64 + 2);
+    assert_eq!(whole(stage, next).await.signals.len(), SIGNAL_KEYS_CARRIED_MAX + 2, "for a copy");
     assert!(send(stage, keyed_signal(next, "ping", 1, "=1")).await.was_there);
     assert!(!send(stage, paid(next)).await.was_there, "the oldest is forgotten");
 }

@@ -208,12 +208,15 @@ impl Stage<'_> {
     fn histories(&self) -> Result<Histories, Error> {
         let onward = Onward::with_store(Arc::clone(&self.store));
         let runs = self.runs()?;
-        let judged = runs.values().filter(|it| it.state.is_final() || it.id == self.script.run);
+        let first = |run: &Run| run.id == self.script.run;
+        let judged =
+            runs.values().filter(|it| it.state.is_final() && it.parent.is_some() || first(it));
         judged
             .map(|run| {
                 let records = block_on(onward.run(run.id).history())??;
-                Ok((origin(run, &runs), records))
+                Ok(origin(run, &runs).map(|origin| (origin, records)))
             })
+            .filter_map(Result::transpose)
             .collect()
     }
 
@@ -232,13 +235,16 @@ impl Stage<'_> {
     }
 }
 
-/// Where a run came from, which is the same in each play.
-fn origin(run: &Run, all: &BTreeMap<RunId, Run>) -> String {
-    let of = |id| all.get(&id).map_or_else(String::new, |before| origin(before, all));
+/// Where a run came from, which is the same in each play. Nothing for one that goes on for another, and
+/// for its children: its id is another one in each play, and so is what it makes of that.
+fn origin(run: &Run, all: &BTreeMap<RunId, Run>) -> Option<String> {
     match (run.continued_from, &run.parent) {
-        (Some(before), _) => format!("{}continued > ", of(before)),
-        (None, Some(parent)) => format!("{}{} > ", of(parent.run), parent.step),
-        (None, None) => String::new(),
+        (Some(_), _) => None,
+        (None, Some(parent)) => {
+            let of_parent = origin(all.get(&parent.run)?, all)?;
+            Some(format!("{of_parent}{} > ", parent.step))
+        }
+        (None, None) => Some(String::new()),
     }
 }
 

@@ -206,6 +206,10 @@ pub(super) fn new_signal(new: &mut NewSignal, visit: &mut dyn Visit) {
 }
 
 pub(super) fn signal(run: RunId, signal: &mut Signal, visit: &mut dyn Visit) {
+    // It carries nothing any more.
+    if signal.is_carried() {
+        return;
+    }
     let Signal { name, step, key, body, no: _, fingerprint: _, at: _ } = signal;
     // A sender's own signal is recorded as another step than its name.
     let child = if name == step { key.parse().ok() } else { None };
