@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
 
 use std::future::IntoFuture;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward::limits::{REFUSALS_KEPT_MAX, START_BATCH_MAX};
@@ -89,6 +89,37 @@ async fn a_final_failure_fails_the_run_and_retry_goes_on() {
     let history = run.history().await.unwrap();
     let voided: Vec<_> = history.iter().map(|r| (r.step.as_str(), r.voided_at.is_some())).collect();
     assert_eq!(voided, [("reserve", false), ("charge", true), ("charge", false)]);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_retry_of_the_run_gives_its_step_fresh_tries() {
+    const CALL: Workflow<(), u32> = Workflow::named("call");
+    let (down, tries) = (Arc::new(AtomicBool::new(true)), Arc::new(Mutex::new(Vec::new())));
+    let seen = (Arc::clone(&down), Arc::clone(&tries));
+    let onward = Onward::open("memory:").await.unwrap();
+    let call = move |ctx: Ctx, ()| {
+        let (down, tries) = seen.clone();
+        async move {
+            let call = ctx.step("call", async |step| {
+                tries.lock().unwrap().push(step.try_number());
+                match down.load(Ordering::SeqCst) {
+                    true => Err(Failure::new("down")),
+                    false => Ok(step.try_number()),
+                }
+            });
+            call.retry(Retry::fixed(Duration::from_millis(1)).tries(3)).await
+        }
+    };
+    let worker = onward.worker().serve(CALL, call).start().await.unwrap();
+    let run = onward.start(CALL, &()).await.unwrap();
+    run.result().await.unwrap_err();
+    run.retry().await.unwrap();
+    run.result().await.unwrap_err();
+    assert_eq!(*tries.lock().unwrap(), [1, 2, 3, 1, 2, 3], "as many again");
+    down.store(false, Ordering::SeqCst);
+    run.retry().await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 1);
     worker.shutdown().await.unwrap();
 }
 

@@ -1,15 +1,17 @@
 //! Step keys on a real Redis: the conformance cases, and what only Redis does.
-#![allow(clippy::unwrap_used, reason = "a test panics where it fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test panics where it fails")]
 
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onward::conformance::KeysHarness;
 use onward::store::{
-    KeyAnswer, KeyEnd, KeyHolder, Keys, RedisKeys, RedisOptions, SettleKey, TakeKey,
+    KeyAnswer, KeyEnd, KeyHolder, KeyLease, Keys, RedisKeys, RedisOptions, SettleKey, TakeKey,
 };
-use onward::{Code, Ctx, Failure, Json, Onward, RunId, TestClock, Workflow};
+use onward::{Code, Ctx, Failure, Json, KeyState, Onward, RunId, TestClock, Workflow};
+use tokio::sync::Notify;
 
 /// The URL of the tests' server.
 fn url() -> String {
@@ -133,6 +135,120 @@ async fn a_server_that_forgot_gives_a_higher_token_and_refuses_the_first() {
     let done = SettleKey { end: KeyEnd::Done(Json::of(&1).unwrap()), ttl_ms: None };
     let late = keys.settle_key(first, done).await;
     assert!(matches!(late, Err(onward::store::Error::LeaseLost)), "{late:?}");
+}
+
+/// A server of a test's own, which keeps nothing over its death.
+struct Private {
+    port: u16,
+    process: Child,
+}
+
+impl Private {
+    fn start() -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        Self { port, process: Self::process(port) }
+    }
+
+    fn process(port: u16) -> Child {
+        let arguments = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];
+        let start = |program| {
+            Command::new(program)
+                .args(arguments)
+                .args(["--appendonly", "no"])
+                .stdout(Stdio::null())
+                .spawn()
+        };
+        let process = start("redis-server").or_else(|_| start("valkey-server"));
+        let process =
+            process.expect("install redis-server or valkey-server: this test restarts one");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < deadline, "the server does not come up");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        process
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Kills it, and starts it again where it was.
+    fn restart(&mut self) {
+        self.kill();
+        self.process = Self::process(self.port);
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The hold on a free key, from a server that may have to be found again.
+async fn held(keys: &RedisKeys, holder: &str) -> KeyLease {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match keys.take_key(wish(holder, 60_000)).await {
+            Ok(KeyAnswer::Held(lease)) => return lease,
+            Err(onward::store::Error::Unavailable(..)) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_restarts_without_its_data_refuses_the_first_holder() {
+    let mut server = Private::start();
+    let keys = RedisKeys::open_with(&server.url(), options(None)).await.unwrap();
+    let first = held(&keys, "a").await;
+    server.restart();
+    let second = held(&keys, "b").await;
+    assert!(second.token > first.token, "what it protects can tell them apart");
+    let done = SettleKey { end: KeyEnd::Done(Json::of(&1).unwrap()), ttl_ms: None };
+    let late = keys.settle_key(first, done).await;
+    assert!(matches!(late, Err(onward::store::Error::LeaseLost)), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_outlives_a_restart_of_the_server_that_has_its_key() {
+    let mut server = Private::start();
+    let onward = Onward::open("memory:").keys(server.url()).await.unwrap();
+    let (effects, began) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
+    let go_on = Arc::new(Notify::new());
+    let inside = (Arc::clone(&effects), Arc::clone(&began), Arc::clone(&go_on));
+    let function = move |ctx: Ctx, n: u32| {
+        let (effects, began, go_on) = inside.clone();
+        async move {
+            let body = async |_| {
+                effects.fetch_add(1, Ordering::SeqCst);
+                began.notify_one();
+                go_on.notified().await;
+                Ok::<_, Failure>(n)
+            };
+            ctx.step("work", body).key("restart").await
+        }
+    };
+    let worker = onward.worker().serve(WORK, function).start().await.unwrap();
+    let run = onward.start(WORK, &7).await.unwrap();
+    began.notified().await;
+    server.restart();
+    go_on.notify_one();
+    let ended = tokio::time::timeout(Duration::from_secs(60), run.result()).await;
+    assert_eq!(ended.expect("it is not held up").unwrap(), 7);
+    assert_eq!(effects.load(Ordering::SeqCst), 1);
+    assert_eq!(onward.step_key("restart").await.unwrap().unwrap().state, KeyState::Done);
+    worker.shutdown().await.unwrap();
 }
 
 const WORK: Workflow<u32, u32> = Workflow::named("work");
