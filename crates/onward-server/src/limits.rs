@@ -118,5 +118,5 @@ pub const HEAD_MAX: Duration = Duration::from_secs(30);
 pub const BODY_MAX: Duration = Duration::from_secs(60);
 
 /// How long a server that is asked to stop lets requests finish, after its pause: less than the 30 s
-/// that Kubernetes waits before it kills, with 5 s of pause to spare.
+/// that Kubernetes waits before it kills, with a pause of 3 s to spare.
 pub const DRAIN_MAX: Duration = Duration::from_secs(25);

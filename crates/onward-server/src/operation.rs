@@ -126,14 +126,17 @@ pub(crate) struct Totals {
 }
 
 /// A page of runs to change.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Page {
     runs: Vec<RunId>,
     /// Where the next one begins, if there is one.
     next: Option<RunId>,
-    /// When they were chosen: a cancel since then is this operation's.
-    at: Timestamp,
+    /// When they were chosen: a cancel since then is this operation's. Unknown where an older build
+    /// chose them.
+    #[serde(default)]
+    at: Option<Timestamp>,
     /// How often those had been woken that a retry lets go on: once more is this operation's.
+    #[serde(default)]
     wakes: BTreeMap<RunId, u64>,
 }
 
@@ -210,7 +213,7 @@ async fn choose(
     before: Option<RunId>,
     matched: u64,
 ) -> Result<Page, Failure> {
-    let mut chosen = Page { runs: Vec::new(), next: None, at: now(onward), wakes: BTreeMap::new() };
+    let mut chosen = Page { at: Some(now(onward)), ..Page::default() };
     let retries = operation.action == Action::Retry;
     if !operation.ids.is_empty() {
         let passed = usize::try_from(matched).unwrap_or(usize::MAX).min(operation.ids.len());
@@ -276,8 +279,12 @@ async fn change(
 /// could not be undone be counted as skipped. A deleted one is gone, and counts as deleted.
 async fn left(onward: &Onward, action: Action, page: &Page) -> Result<Vec<RunId>, Failure> {
     let is_changed = |run: &Run| match action {
-        Action::Cancel => run.cancel_at.is_some_and(|at| at >= page.at),
-        Action::Retry => page.wakes.get(&run.id).is_some_and(|wakes| run.wakes > *wakes),
+        Action::Cancel => run.cancel_at.zip(page.at).is_some_and(|(at, chosen)| at >= chosen),
+        // A signal wakes a run that is stuck as well, and lets it be stuck.
+        Action::Retry => {
+            let woken = page.wakes.get(&run.id).is_some_and(|wakes| run.wakes > *wakes);
+            woken && !matches!(run.waits_for, Some(Waits::Stuck { .. }))
+        }
         Action::Pause | Action::Resume | Action::Delete => false,
     };
     if !matches!(action, Action::Cancel | Action::Retry) {

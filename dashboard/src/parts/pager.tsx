@@ -29,6 +29,8 @@ const joined = (path: string, cursor: string): string => `${path}${path.includes
 /** A list that grows by its next page. */
 export function usePages<T>(path: string | null, topics: string[], rowKey: (row: T) => string, { of, gap, words = "Show more" }: Options = {}): Paged<T> {
   const same = of ?? path ?? "";
+  const shown = useRef(same);
+  shown.current = same;
   const found = useResource<Page<T>>(path, { topics, ...(gap ? { gap } : {}) });
   const held = useRef<{ of: string; page: Page<T> } | null>(null);
   if (found.data) held.current = { of: same, page: found.data };
@@ -43,7 +45,8 @@ export function usePages<T>(path: string | null, topics: string[], rowKey: (row:
     setBusy(true);
     try {
       const page = await get<Page<T>>(joined(path, cursor));
-      setLater((before) => [...before, page]);
+      // Meanwhile the list may be another one.
+      if (shown.current === same) setLater((before) => [...before, page]);
     } catch (error) {
       toastError(error);
     }

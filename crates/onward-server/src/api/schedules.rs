@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use onward::store::Which;
 use onward::{
-    CatchUp, Failure, Json, Key, Overlap, RunId, Schedule, ScheduleHandle, ScheduleSpec, Timestamp,
-    Workflow,
+    CatchUp, Failure, Json, Key, Occurred, Overlap, RunId, Schedule, ScheduleHandle, ScheduleSpec,
+    Timestamp, Workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -152,12 +153,14 @@ pub(crate) async fn trigger(
     // Kept before the run is started: whoever repeats the request, after a crash too, asks for the
     // same run.
     let plan: Plan = plan.run(async || Ok::<_, Failure>(fresh)).await?;
-    let occurred = handle(&app, name).trigger_as(plan.run, plan.at).await?;
-    let mut response = answer::ok(&occurred)?;
-    if plan.run != fresh.run {
+    // A trigger that is there is not made again: it would be the schedule's latest run once more, by
+    // which the overlap of the next is judged.
+    if app.store().get(Which::Id(plan.run)).await?.is_some() {
+        let mut response = answer::ok(&Occurred::Started { run: plan.run })?;
         response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+        return Ok(response);
     }
-    Ok(response)
+    answer::ok(&handle(&app, name).trigger_as(plan.run, plan.at).await?)
 }
 
 /// The run of a trigger with a key, before it is started.

@@ -49,7 +49,7 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
                 break;
             }
         }
-        let rest = page.more || query.before != last;
+        let rest = page.more || last.is_some_and(|last| query.before != Some(last));
         if !rest || found.len() >= limit || looked >= WAITING_SCAN {
             break query.before.filter(|_| rest);
         }

@@ -70,6 +70,10 @@ async fn a_trigger_with_a_key_starts_one_run() {
     assert_eq!(again.json()["run"], first.json()["run"]);
     let other = stage.keyed(&path, "now-2", json!({})).await;
     assert_ne!(other.json()["run"], first.json()["run"], "another key is another request");
+    let latest = stage.get(NIGHTLY).await.json()["latest"].clone();
+    stage.keyed(&path, "now-1", json!({})).await;
+    let after = stage.get(NIGHTLY).await.json()["latest"].clone();
+    assert!(!latest.is_null() && latest == after, "the repeat is not the latest: {after}");
     let runs = stage.get("/api/v1/runs?workflow=double").await.json();
     assert_eq!(runs["items"].as_array().unwrap().len(), 2);
     let nowhere = stage.keyed("/api/v1/schedules/none/trigger", "now-1", json!({})).await;

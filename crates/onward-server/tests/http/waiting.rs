@@ -74,3 +74,15 @@ async fn a_look_for_few_among_many_is_bounded_and_goes_on() {
     assert_eq!((ids(&rest), &rest["next"], &rest["looked"]), (vec![&id], &json!(null), &json!(1)));
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn a_cursor_past_the_last_one_ends_the_list() {
+    let stage = Stage::open().await;
+    sleepers(&stage, 1).await;
+    for kind in ["", "&for=signal"] {
+        let path = format!("/api/v1/waiting?cursor=00000000-0000-0000-0000-000000000000{kind}");
+        let page = tokio::time::timeout(SOON, stage.get(&path)).await.unwrap();
+        assert_eq!(page.json(), json!({ "items": [], "next": null, "looked": 0 }));
+    }
+    stage.stop().await;
+}
