@@ -47,14 +47,28 @@ impl Config {
         }
         let what = format!("cannot read {}", path.display());
         let text = std::fs::read_to_string(path).map_err(Problem::io(what))?;
-        toml::from_str(&text)
-            .map_err(|error| Problem::Usage(format!("{}: {error}", path.display())))
+        toml::from_str(&text).map_err(|error| {
+            // Not the line itself, as the error has it: it may hold a password.
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.lines().count().max(1));
+            let (path, message) = (path.display(), error.message());
+            Problem::Usage(format!("{path}, line {line}: {message}"))
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("onward.toml");
+        std::fs::write(&path, "# mine\nstore = \"postgres://app:secret@db/app\n").unwrap();
+        let said = format!("{:?}", Config::read(Some(&path)).unwrap_err());
+        assert!(said.contains("line 2") && !said.contains("secret"), "{said}");
+    }
 
     #[test]
     fn a_setting_that_is_not_known_is_refused() {

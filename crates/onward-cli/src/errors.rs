@@ -129,7 +129,8 @@ async fn of_groups(place: &Place, fingerprints: &[String]) -> Result<Vec<RunId>,
     let (rows, more) = place.rows::<Row>(call, None, RUNS_MAX).await?;
     if more.is_some() {
         print_note(&format!(
-            "these are of the newest {RUNS_MAX} failed runs; for those before them, repeat it"
+            "only the newest {RUNS_MAX} failed runs were looked at; for older ones retry by a filter: \
+             onward runs retry --all-matching --state failed"
         ));
     }
     let of_them = |failure: &Failed| fingerprints.contains(&failure.fingerprint);

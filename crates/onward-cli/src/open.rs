@@ -18,9 +18,27 @@ pub(crate) async fn existing(url: &str) -> Result<Onward, Problem> {
 pub(crate) async fn existing_at(url: &str, named_by: &'static str) -> Result<Onward, Problem> {
     match sqlite_path(url) {
         Some(path) if !path.exists() => Err(Problem::NoDatabase { path, named_by }),
+        Some(path) if is_anothers(&path) => Err(Problem::Usage(format!(
+            "{} holds tables, and none of Onward's. Name its file with --store; a worker of yours, or \
+             onward serve, makes them where they are to be",
+            path.display()
+        ))),
         None if is_postgres(url) => created(&format!("{url}{}create=false", joint(url))).await,
         _ => created(url).await,
     }
+}
+
+/// Whether a file is a database of somebody else, in which a look must not make tables.
+fn is_anothers(path: &Path) -> bool {
+    use onward::rusqlite::{Connection, OpenFlags};
+    let look = || {
+        let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let sql =
+            "select count(*), count(*) filter (where name like 'onward_%') from sqlite_master";
+        file.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+    };
+    // What cannot be looked at so is told by whoever opens it.
+    look().is_ok_and(|(all, ours)| all > 0 && ours == 0)
 }
 
 /// Opens a store or, where there is no database or no schema of one, an empty one in its place.

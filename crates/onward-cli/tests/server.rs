@@ -34,6 +34,10 @@ fn a_server_for_others_needs_tokens() {
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert!(refused.stderr.contains("--token-file"), "{}", refused.stderr);
 
+    let lost = place.onward(&["serve", "--listen", "127.0.0.1:0", "--token-file", ""]);
+    assert_eq!(lost.code, 2, "{}", lost.stderr);
+    assert!(lost.stderr.contains("--token-file is empty"), "{}", lost.stderr);
+
     let file = place.path("tokens");
     let made = place.onward(&["tokens", "create", "ada", "--role", "read", "--file", text(&file)]);
     assert_eq!(made.code, 0, "{}", made.stderr);

@@ -78,6 +78,8 @@ struct ShownWhy {
     code: String,
     text: String,
     until: Option<Timestamp>,
+    /// An older server does not say it.
+    #[serde(default)]
     unserved: bool,
 }
 

@@ -79,15 +79,22 @@ impl Settings {
         let set = |text: &String| !text.is_empty();
         let listen = self.listen.filter(set).or(file.listen);
         let listen = listen.map_or(Ok(ServeOptions::new(open()).listen), |text| address(&text))?;
-        let token_file = self.token_file.filter(|path| !path.as_os_str().is_empty());
-        let token_file = token_file.or(file.token_file);
+        let empty = self.token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+        let by_variable = || std::env::var_os("ONWARD_TOKEN_FILE").is_some_and(|it| it.is_empty());
+        if empty && !by_variable() {
+            // What was meant to be a file must not let everybody in.
+            return Err(Problem::Usage(
+                "--token-file is empty: name the file of tokens".to_owned(),
+            ));
+        }
+        let token_file = self.token_file.filter(|_| !empty).or(file.token_file);
         let first = |named: Vec<String>, of_file| match named.iter().any(set) {
             true => named,
             false => of_file,
         };
         let mut options = Options::new(access(token_file.as_deref())?)
             .hosts(first(self.hosts, file.hosts))
-            .require_key(first(self.require_key, file.require_key));
+            .require_key(trimmed(first(self.require_key, file.require_key)));
         if settled(self.read_only, file.read_only) {
             options = options.read_only();
         }
@@ -120,6 +127,11 @@ fn address(text: &str) -> Result<SocketAddr, Problem> {
 }
 
 /// Who gets in: those with a token of the file or with `ONWARD_TOKEN`, else whoever reaches it.
+/// Names without the blanks that a list may have around its commas.
+fn trimmed(names: Vec<String>) -> Vec<String> {
+    names.iter().map(|name| name.trim().to_owned()).collect()
+}
+
 fn access(token_file: Option<&Path>) -> Result<Access, Problem> {
     let given = std::env::var("ONWARD_TOKEN").ok().filter(|token| !token.is_empty());
     let mut tokens = match token_file {
