@@ -367,3 +367,18 @@ fn a_signal_with_a_key_is_kept_once() {
     let shown: Value = serde_json::from_str(shown.trim()).unwrap();
     assert_eq!(shown["signals"], 1);
 }
+
+#[test]
+fn a_look_makes_no_tables_in_a_database_of_others() {
+    let place = Place::new();
+    let path = place.path("app.db");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("create table orders (id integer primary key)").unwrap();
+    let url = format!("sqlite:{}", path.display());
+    let looked = place.onward(&["--store", &url, "runs", "list"]);
+    assert_eq!(looked.code, 2, "{}", looked.stderr);
+    assert!(looked.stderr.contains("none of Onward's"), "{}", looked.stderr);
+    let tables = "select count(*) from sqlite_master";
+    let tables: i64 = other.query_row(tables, [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1, "it stays as it was");
+}

@@ -88,6 +88,36 @@ async fn a_signal_that_comes_after_the_limit_is_for_the_next_wait() {
     .await;
 }
 
+/// A future that has ended may stay where it was made: it is not first in line any more.
+#[tokio::test]
+async fn a_wait_whose_limit_passed_hears_nothing_while_it_is_kept() {
+    const KEPT: Workflow<(), u32> = Workflow::named("kept");
+    async fn kept(ctx: Ctx, (): ()) -> Result<u32, Failure> {
+        let mut first = ctx.signal::<u32>("go").timeout(Duration::from_millis(20));
+        assert_eq!((&mut first).await?, None);
+        let second = ctx.signal("go").await;
+        drop(first);
+        second
+    }
+    on_each_store(|onward: Onward| async move {
+        // It stays in memory while it waits, so that the signal meets both.
+        let worker = onward.worker().serve(KEPT, kept).linger(Duration::from_secs(60));
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(KEPT, &()).await.unwrap();
+        let limit_passed = async {
+            while run.history().await.unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), limit_passed).await.unwrap();
+        run.signal("go", &7).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(ended.unwrap().unwrap(), 7);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_signal_after_the_end_is_refused() {
     on_each_store(async |onward| {
