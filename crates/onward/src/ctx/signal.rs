@@ -202,8 +202,6 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some(leaf) = self.leaf {
-            self.board.forget(leaf);
-        }
+        self.leave();
     }
 }

@@ -193,20 +193,22 @@ async fn a_key_made_from_the_run_s_own_time_passes() {
     passes(&report.await);
 }
 
+/// Saves twice, in steps that are named by chance.
+async fn save_by_chance(ctx: Ctx, effects: Effects) -> Result<(), Failure> {
+    for _ in 0..2 {
+        let name = format!("save {}", RandomState::new().hash_one(()));
+        let save = async |step: onward::Step| {
+            effects.note("save").key(step.id()).await;
+            Ok::<_, Failure>(())
+        };
+        ctx.step(name, save).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_step_named_by_a_random_number_is_found() {
-    let report = check(async |ctx: Ctx, effects: Effects| {
-        for _ in 0..2 {
-            let name = format!("save {}", RandomState::new().hash_one(()));
-            let save = async |step: onward::Step| {
-                effects.note("save").key(step.id()).await;
-                Ok::<_, Failure>(())
-            };
-            ctx.step(name, save).await?;
-        }
-        Ok(())
-    });
-    let report = report.await;
+    let report = check(save_by_chance).await;
     finds(
         &report,
         |finding| matches!(finding, Finding::Mismatch { code, .. } if code == "history_mismatch"),
@@ -222,22 +224,7 @@ async fn a_step_named_by_a_random_number_is_found() {
 async fn a_step_of_a_child_that_is_named_by_a_random_number_is_found() {
     const CHILD: Workflow<(), ()> = Workflow::named("child");
     let parent = |_: Effects| async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await;
-    let child = |effects: Effects| {
-        move |ctx: Ctx, ()| {
-            let effects = effects.clone();
-            async move {
-                for _ in 0..2 {
-                    let name = format!("save {}", RandomState::new().hash_one(()));
-                    let save = async |step: onward::Step| {
-                        effects.note("save").key(step.id()).await;
-                        Ok::<_, Failure>(())
-                    };
-                    ctx.step(name, save).await?;
-                }
-                Ok::<_, Failure>(())
-            }
-        }
-    };
+    let child = |effects: Effects| move |ctx, ()| save_by_chance(ctx, effects.clone());
     let report = retry_safe(PLAY, parent, &()).serve(CHILD, child).check().await;
     finds(
         &report,

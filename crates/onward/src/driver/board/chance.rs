@@ -1,7 +1,7 @@
 //! A run's own chance and time, which are the same in every replay.
 //!
-//! Owns: what its numbers are made from, and what time it is for the function. Never asks a generator: a number is derived from a run and from the
-//! count of such calls.
+//! Owns: what its numbers are made from, and what time it is for the function. Never asks a generator:
+//! a number is derived from a run and from the count of such calls.
 //!
 //! A fork replays what another run recorded, with the numbers of that run: what is recorded was done
 //! with them. All that a record can depend on was asked for before that record was given to the
