@@ -101,6 +101,23 @@ test("a step's key is released after the word was typed", () => at("step-keys/we
   assert.equal((await stage.api("GET", "step-keys/welcome-ada")).status, 404);
 }));
 
+test("the key of a run that has ended is released", async () => {
+  const started = await stage.api("POST", "workflows/echo/runs", { body: { input: 1 }, key: "once-more" });
+  const run = started.body.run.id;
+  await until("it ended", async () => (await runOf(run)).state === "completed");
+  await at("keys/echo/once-more", async (page) => {
+    await page.getByRole("button", { name: "Release" }).click();
+    const dialog = page.getByRole("dialog");
+    assert.ok(await dialog.getByRole("button", { name: "Release" }).isDisabled());
+    await dialog.getByRole("textbox").fill("release");
+    await dialog.getByRole("button", { name: "Release" }).click();
+    await page.getByText("The run that had it").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Release" }).count(), 0);
+  });
+  const again = await stage.api("POST", "workflows/echo/runs", { body: { input: 1 }, key: "once-more" });
+  assert.notEqual(again.body.run.id, run);
+});
+
 test("a queue is paused, resumed and limited", async () => {
   await stage.api("POST", "workflows/echo/runs", { body: { input: 1, queue: "side" } });
   const side = async () => (await stage.api("GET", "queues")).body.items.find((queue) => queue.name === "side");

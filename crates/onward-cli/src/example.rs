@@ -99,7 +99,7 @@ fn every_example_of_the_page_is_taken_and_every_command_has_one() {
 
 /// What each endpoint of the API is called here.
 #[cfg(feature = "server")]
-const CALLED: [(&str, &str); 49] = [
+const CALLED: [(&str, &str); 50] = [
     ("meta", "onward doctor"),
     ("stats", "onward stats"),
     ("list_workers", "onward workers list"),
@@ -116,6 +116,7 @@ const CALLED: [(&str, &str); 49] = [
     ("run_record", "onward runs show"),
     ("run_log", "onward runs log"),
     ("delete_run", "onward runs delete"),
+    ("release_run_key", "onward keys release"),
     ("cancel_run", "onward runs cancel"),
     ("pause_run", "onward runs pause"),
     ("resume_run", "onward runs resume"),

@@ -53,3 +53,19 @@ async fn keys_that_are_kept_elsewhere_are_found_there() {
     assert_eq!(place.onward(&args).stdout, "welcome-7\n");
     assert!(!place.database().exists(), "the store itself is not needed");
 }
+
+#[test]
+fn the_key_of_a_run_is_released_when_it_has_ended() {
+    let place = Place::new();
+    let run = place.start(&["bill", "--key", "order-7"]);
+    let release = ["keys", "release", "--workflow", "bill", "order-7"];
+    let live = place.onward(&release);
+    assert_eq!(live.code, 1, "{}", live.stderr);
+    assert!(live.stderr.contains("run_not_ended"), "{}", live.stderr);
+    assert_eq!(place.onward(&["runs", "cancel", &run]).code, 0);
+    let released = place.onward(&release);
+    assert_eq!(released.code, 0, "{}", released.stderr);
+    assert!(released.stderr.contains(&run), "{}", released.stderr);
+    assert_eq!(place.onward(&release).code, 3, "nobody has it");
+    assert_ne!(place.start(&["bill", "--key", "order-7"]), run);
+}

@@ -246,6 +246,8 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
     )
     .params(&["past"])
     .gives(&[(200, "ShownKey")]),
+    delete("/api/v1/runs/{id}/key", "release_run_key", "Frees the key of a run that has ended")
+        .gives(&[(200, "Released")]),
     get("/api/v1/step-keys", "list_step_keys", "Step keys that are not free")
         .params(&["prefix", "cursor", "limit"])
         .gives(&[(200, "StepKeys")]),

@@ -176,6 +176,7 @@ fn changes(routes: &mut Routes) {
     routes.post("/api/v1/runs/{id}/resume", steer::resume);
     routes.post("/api/v1/runs/{id}/fork", steer::fork);
     routes.add("delete", "/api/v1/runs/{id}", steer::delete);
+    routes.add("delete", "/api/v1/runs/{id}/key", keys::release);
     routes.post("/api/v1/callbacks", signals::callback);
     routes.post("/api/v1/operations", operations::begin);
     routes.post("/api/v1/operations/{id}/abort", operations::abort);

@@ -19,7 +19,7 @@ use crate::problem::{Exit, Problem};
 use crate::table::Table;
 use crate::text;
 
-/// Looks at keys, and releases those of steps
+/// Looks at keys, and releases them
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Shows the run that has a key, and the starts that came with it later

@@ -1,4 +1,4 @@
-//! Step keys: work that is done once over all runs.
+//! Step keys: work that is done once over all runs; and releasing keys, those of runs too.
 //!
 //! Owns: how step keys are listed, shown and released. Never takes one.
 
@@ -63,16 +63,21 @@ pub(crate) struct StepArgs {
     key: String,
 }
 
-/// Forgets a step key, so that the next step with it executes again
+/// Forgets a key: the next step with it executes again, the next start makes a new run
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   onward keys release welcome-user-7
+  onward keys release --workflow bill order-7
 
-A holder that is at work is not stopped; what it does no longer counts for the key.")]
+Without --workflow it is the key of a step. A holder that is at work is not stopped; what it does no
+longer counts for the key. With --workflow it is the key of that workflow's run, which must have ended.")]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     keys_at: KeysAt,
+    /// The key is that of a run of this workflow
+    #[arg(long, value_name = "NAME", conflicts_with = "keys")]
+    workflow: Option<String>,
     /// The key
     key: String,
 }
@@ -121,6 +126,9 @@ impl StepArgs {
 
 impl ReleaseArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
+        if let Some(workflow) = &self.workflow {
+            return release_of_run(global, workflow, &self.key).await;
+        }
         let place = self.keys_at.open(global).await?;
         if !place.release_key(&self.key).await? {
             return Err(Problem::NoStepKey(self.key));
@@ -128,6 +136,17 @@ impl ReleaseArgs {
         anstream::eprintln!("released {:?}", self.key);
         Ok(Exit::Ok)
     }
+}
+
+async fn release_of_run(global: &Global, workflow: &str, key: &str) -> Result<Exit, Problem> {
+    let place = Place::open(global).await?;
+    let (run, _) = place.by_key(workflow, key).await?;
+    if place.release_run_key(run.id).await? {
+        anstream::eprintln!("released {key:?}, which run {} had", run.id);
+    } else {
+        anstream::eprintln!("{key:?} is not run {}'s any more; nothing was changed", run.id);
+    }
+    Ok(Exit::Ok)
 }
 
 fn table(keys: &[StepKey], now: Timestamp) -> Table<5> {

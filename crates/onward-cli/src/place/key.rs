@@ -2,7 +2,7 @@
 //!
 //! Owns: each look in both ways. Never lists keys of runs by itself; the API does.
 
-use onward::{Duplicates, Run, StepKey, Workflow};
+use onward::{Duplicates, Run, RunId, StepKey, Workflow};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -93,6 +93,17 @@ impl Place {
             Place::Store(onward) => Ok(onward.release_key(key).await?),
             Place::Server(_) => {
                 let call = Call::delete(format!("/step-keys/{}", segment(key)));
+                Ok(self.ask::<Released>(&call).await?.released)
+            }
+        }
+    }
+
+    /// Frees the key of a run; says whether the run had it.
+    pub(crate) async fn release_run_key(&self, run: RunId) -> Result<bool, Problem> {
+        match self {
+            Place::Store(onward) => Ok(onward.run(run).release_key().await?),
+            Place::Server(_) => {
+                let call = Call::delete(format!("/runs/{run}/key"));
                 Ok(self.ask::<Released>(&call).await?.released)
             }
         }

@@ -1,6 +1,6 @@
 //! `/keys`: the keys of runs, and what came second.
 //!
-//! Owns: the rows about keys. Never takes or frees one.
+//! Owns: the rows about keys. Never takes one; starts do.
 
 use axum::extract::State;
 use onward::store::{KeyLook, Looks, RunKey, Which};
@@ -8,10 +8,11 @@ use onward::{Filter, Query, Run, RunId, Timestamp};
 use serde::Serialize;
 
 use super::runs;
+use super::step_keys::Released;
 use crate::answer::{self, Answer, Fields, Page};
 use crate::app::App;
 use crate::problem::Problem;
-use crate::request::{At, Params};
+use crate::request::{At, Params, run_id};
 
 fn looks(app: &App) -> Result<&dyn Looks, Problem> {
     app.store().looks().ok_or_else(|| Problem::unsupported("the store does not list keys"))
@@ -106,4 +107,11 @@ async fn expiry(app: &App, run: &Run) -> Result<Option<Timestamp>, Problem> {
     };
     let found = looks.run_keys(look).await?.keys.into_iter().find(|row| row.run == run.id);
     Ok(found.and_then(|row| row.expires_at))
+}
+
+/// By the run, and not by the key: asked again after a lost answer, it must not free the key of the
+/// run that has it by then.
+pub(crate) async fn release(State(app): State<App>, At(id): At<String>) -> Answer {
+    let released = app.onward.run(run_id(&id)?).release_key().await?;
+    answer::ok(&Released { released })
 }

@@ -46,8 +46,8 @@ pub(crate) async fn show(State(app): State<App>, At(key): At<String>) -> Answer 
 }
 
 #[derive(Serialize)]
-struct Released {
-    released: bool,
+pub(super) struct Released {
+    pub(super) released: bool,
 }
 
 pub(crate) async fn release(State(app): State<App>, At(key): At<String>) -> Answer {

@@ -86,6 +86,27 @@ async fn a_key_says_when_it_is_free_and_is_found_after_that() {
 }
 
 #[tokio::test]
+async fn the_key_of_a_run_is_released_when_it_has_ended() {
+    let stage = Stage::open().await;
+    let slow = json!({ "input": 1, "delay_ms": 600_000 });
+    let run = stage.keyed(RUNS, "order-1", slow).await.json()["run"]["id"].clone();
+    let path = format!("/api/v1/runs/{}/key", run.as_str().unwrap());
+    let live = stage.send("DELETE", &path, Asked::default()).await;
+    assert_eq!((live.status, live.code().as_str()), (409, "run_not_ended"));
+    let cancel = format!("/api/v1/runs/{}/cancel", run.as_str().unwrap());
+    assert_eq!(stage.send("POST", &cancel, Asked::default()).await.status, 200);
+    let released = stage.send("DELETE", &path, Asked::default()).await;
+    assert_eq!((released.status, released.json()), (200, json!({ "released": true })));
+    let next = stage.keyed(RUNS, "order-1", json!({ "input": 2 })).await;
+    assert_eq!(next.status, 201);
+    let again = stage.send("DELETE", &path, Asked::default()).await;
+    assert_eq!(again.json(), json!({ "released": false }));
+    let holder = stage.get("/api/v1/keys/double/order-1").await.json();
+    assert_eq!(holder["run"]["id"], next.json()["run"]["id"]);
+    stage.stop().await;
+}
+
+#[tokio::test]
 async fn step_keys_are_looked_at_and_released() {
     let stage = Stage::open().await;
     for key in ["mail", "mail-1", "mail-2", "note-1"] {

@@ -189,6 +189,29 @@ impl<O> RunHandle<O> {
         super::steer::delete(&self.client, self.id).await
     }
 
+    /// Frees the key of the run, which must have ended, so that the next start with it makes a new
+    /// run; says whether the run had it. The run itself stays, and keeps its results.
+    ///
+    /// ```
+    /// # use onward::{Code, Onward, Workflow};
+    /// # const BILL: Workflow<u64, ()> = Workflow::named("bill");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(BILL, &100).key("order-7").await?;
+    /// assert_eq!(run.release_key().await.unwrap_err().code(), Code::RunNotEnded);
+    /// run.cancel().await?;
+    /// assert!(run.release_key().await?);
+    /// let again = onward.start(BILL, &100).key("order-7").await?;
+    /// assert_ne!(again.id(), run.id());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `run_not_ended`, `verb_unsupported`, or that the store does not answer.
+    pub async fn release_key(&self) -> Result<bool, Error> {
+        super::steer::release_key(&self.client, self.id).await
+    }
+
     /// Sends the run a signal, which its function gets from [`Ctx::signal`](crate::Ctx::signal).
     /// It is kept until then. Sent when it is awaited.
     ///

@@ -45,6 +45,12 @@ pub(super) async fn delete(client: &Inner, run: RunId) -> Result<bool, Error> {
     Ok(deletes.delete_run(run).await?)
 }
 
+/// Frees the key of a run that has ended; says whether it had it.
+pub(super) async fn release_key(client: &Inner, run: RunId) -> Result<bool, Error> {
+    let deletes = client.store.deletes().ok_or_else(|| Error::new(Code::VerbUnsupported))?;
+    Ok(deletes.release_run_key(run).await?)
+}
+
 /// The store as one that steers.
 pub(super) fn steer(client: &Inner) -> Result<&dyn Steer, Error> {
     client.store.steer().ok_or_else(|| Error::new(Code::VerbUnsupported))

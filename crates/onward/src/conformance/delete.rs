@@ -1,7 +1,8 @@
-//! Deleting one run: whole, once, and only when it has ended.
+//! Deleting one run, or freeing its key: whole, once, and only when it has ended.
 //!
 //! A store that deletes none passes by having no answer.
 
+use super::every_kind::expiring;
 use super::stage::*;
 use crate::store::{Conflict, End, StartedHow, Which};
 use crate::{OnConflict, RunId};
@@ -45,4 +46,57 @@ pub async fn live_run_is_not_deleted(stage: &Stage) {
         assert_conflict(deletes.delete_run(run).await, Conflict::NotEnded { run });
     }
     stage.assert_unchanged(&before).await;
+}
+
+/// A released key makes a new run, and the run that had it stays as it was.
+pub async fn released_key_is_free(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    let worker = stage.worker().await;
+    let lease = worker.take(run).await;
+    stage.settle(lease, End::Completed(json(2))).await.unwrap();
+    let before = stage.run(run).await;
+    assert!(deletes.release_run_key(run).await.unwrap());
+    assert_eq!(stage.by_key("order-1").await, None);
+    assert_eq!(stage.run(run).await, before);
+    let again = stage.try_start(keyed("order-1", 2, OnConflict::Existing)).await.unwrap();
+    assert_eq!(again.how, StartedHow::New);
+}
+
+/// Released again, after a lost answer, the key stays with the run that has it by then.
+pub async fn release_run_key_twice(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    stage.store.cancel(run).await.unwrap();
+    assert!(deletes.release_run_key(run).await.unwrap());
+    assert!(!deletes.release_run_key(run).await.unwrap());
+    let next = stage.start(keyed("order-1", 2, OnConflict::Existing)).await;
+    assert!(!deletes.release_run_key(run).await.unwrap());
+    assert_eq!(stage.by_key("order-1").await, Some(next));
+}
+
+/// What has no key to give up is no error: a run without one, one whose key expired, none at all.
+pub async fn release_of_no_key_changes_nothing(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let plain = stage.start(new_run()).await;
+    stage.store.cancel(plain).await.unwrap();
+    let expired = stage.start(expiring("order-1", 1_000)).await;
+    stage.store.cancel(expired).await.unwrap();
+    stage.pass(1_001);
+    for run in [plain, expired, RunId::new()] {
+        assert!(!deletes.release_run_key(run).await.unwrap());
+    }
+}
+
+/// A run that has not ended keeps its key.
+pub async fn live_run_keeps_its_key(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
+    let worker = stage.worker().await;
+    let before = stage.snapshot().await;
+    assert_conflict(deletes.release_run_key(run).await, Conflict::NotEnded { run });
+    stage.assert_unchanged(&before).await;
+    worker.take(run).await;
+    assert_conflict(deletes.release_run_key(run).await, Conflict::NotEnded { run });
+    assert_eq!(stage.by_key("order-1").await, Some(run));
 }

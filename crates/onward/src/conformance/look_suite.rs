@@ -21,6 +21,10 @@ macro_rules! look_conformance_suite {
                 deleted_run_leaves_nothing
                 delete_run_twice
                 live_run_is_not_deleted
+                released_key_is_free
+                release_run_key_twice
+                release_of_no_key_changes_nothing
+                live_run_keeps_its_key
             }
             audit {
                 audit_row_is_kept_as_written

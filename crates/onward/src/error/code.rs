@@ -109,7 +109,7 @@ codes! {
     RunFinished = "run_finished", false,
         "The run has ended, so it can no longer be changed.";
     RunNotEnded = "run_not_ended", false,
-        "Only a run that has ended can be deleted. Cancel it first.";
+        "Only a run that has ended can be deleted, or give up its key. Cancel it first.";
     RunNotFailed = "run_not_failed", false,
         "Only a failed or stuck run can be retried.";
     StepNotFound = "step_not_found", false,

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { send } from "../../api/client";
 import { useResource } from "../../api/resource";
-import type { Duplicates, RunRow, StepKey } from "../../api/types";
+import { isEnded, type Duplicates, type RunRow, type StepKey } from "../../api/types";
 import { cli, curl } from "../../format/command";
 import { duration } from "../../format/time";
 import { changedHere } from "../../live/live";
@@ -33,9 +33,32 @@ export function KeyPage({ workflow, name }: { workflow: string; name: string }):
   const found = useResource<KeyAnswer>(`${to("keys", workflow, name)}?past=true`, { topics: ["runs"] });
   return (
     <PageFrame title={name} about={<>key of workflow <Link href={to("workflows", workflow)}>{workflow}</Link></>} head={<><CopyButton text={name} what="the key" words="Copy key" /><CopyButton text={cli("onward", "keys", "show", workflow, name)} what="the command" words="Copy as CLI" /></>}>
-      <Loaded from={found}>{(data) => <KeyView answer={data} />}</Loaded>
+      <Loaded from={found}>{(data) => <><Release workflow={workflow} name={name} answer={data} /><KeyView answer={data} /></>}</Loaded>
     </PageFrame>
   );
+}
+
+/** The way to let a request happen once more whose run has ended. */
+function Release({ workflow, name, answer }: { workflow: string; name: string; answer: KeyAnswer }): JSX.Element | null {
+  const { run, held } = answer;
+  if (!held) return null;
+  const path = `runs/${run.id}/key`;
+  const release = (): void => ask({
+    title: "Release this key?",
+    text: <p>The next start with it makes a new run, which does the work again. Do this only if it did not happen, or may happen twice. The run itself stays.</p>,
+    act: "Release",
+    danger: true,
+    typed: "release",
+    cli: cli("onward", "keys", "release", "--workflow", workflow, name),
+    curl: curl("DELETE", path),
+    onAct: async () => {
+      const { value } = await send<{ released: boolean }>("DELETE", path);
+      toast(value.released ? "Released." : "The run has it no more.");
+      changedHere();
+    },
+  });
+  const unfit = isEnded(run.state) ? null : "Only the key of a run that has ended can be released.";
+  return <p class="row"><Action need="admin" kind="danger" icon="trash" disabled={unfit} onClick={release}>Release</Action></p>;
 }
 
 function KeyView({ answer }: { answer: KeyAnswer }): JSX.Element {

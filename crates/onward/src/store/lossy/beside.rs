@@ -253,6 +253,13 @@ impl Delete for LossyStore {
             None => Box::pin(std::future::ready(Err(Error::NotFound))),
         }
     }
+
+    fn release_run_key(&self, run: RunId) -> Answer<'_, bool> {
+        match self.inner.deletes() {
+            Some(inner) => self.write(|| inner.release_run_key(run)),
+            None => Box::pin(std::future::ready(Err(Error::NotFound))),
+        }
+    }
 }
 
 impl Audit for LossyStore {

@@ -119,6 +119,25 @@ impl Delete for MemoryStore {
             }
         })
     }
+
+    fn release_run_key(&self, run: RunId) -> Answer<'_, bool> {
+        self.transact(|state, now| match state.runs.get(&run).map(|row| &row.run) {
+            None => Ok(false),
+            Some(ended) if !ended.state.is_final() => {
+                Err(Error::Conflict(Conflict::NotEnded { run }))
+            }
+            Some(Run { key: None, .. }) => Ok(false),
+            Some(Run { key: Some(key), workflow, .. }) => {
+                let name = (workflow.clone(), key.clone());
+                let held = state.keys.get(&name).filter(|held| held.run == run);
+                let had = held.map(|held| held.expires_at.is_none_or(|expires| expires > now));
+                if had.is_some() {
+                    state.keys.remove(&name);
+                }
+                Ok(had == Some(true))
+            }
+        })
+    }
 }
 
 impl Audit for MemoryStore {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
-use super::row::{Columns, RUN_BY_ID, run_uuid, small_limit};
-use super::tx::{Param, Session};
+use super::row::{self, Columns, RUN_BY_ID, run_uuid, small_limit};
+use super::tx::{Changes, Param, Session};
 use super::{PostgresStore, Shared};
 use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{Answer, Conflict, Delete, Error, Prune, Pruned};
@@ -22,6 +22,10 @@ const DELETE: &str = "select runs, more from onward.prune(0, '{}', 1, $1)";
 impl Delete for PostgresStore {
     fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
         self.home.answer(delete(Arc::clone(&self.shared), run))
+    }
+
+    fn release_run_key(&self, run: RunId) -> Answer<'_, bool> {
+        self.home.answer(release_key(Arc::clone(&self.shared), run))
     }
 }
 
@@ -37,6 +41,24 @@ async fn delete(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
     match session.first(RUN_BY_ID, &params).await? {
         Some(_) => Err(Error::Conflict(Conflict::NotEnded { run }).into()),
         None => Ok(false),
+    }
+}
+
+async fn release_key(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
+    let mut session = Session::open(&shared).await?;
+    let now = shared.clock.now().as_millis();
+    let id = run_uuid(run);
+    let params: [Param<'_>; 2] = [(&id, Type::UUID), (&now, Type::INT8)];
+    let freed = session.first(include_str!("sql/release_run_key.sql"), &params).await?;
+    if let Some(row) = freed {
+        shared.tell(Changes { runs: vec![run], ..Changes::default() });
+        return (Columns { row: &row, next: 0 }).take();
+    }
+    match session.first(RUN_BY_ID, &params[..1]).await? {
+        Some(row) if !row::row(&row)?.run.state.is_final() => {
+            Err(Error::Conflict(Conflict::NotEnded { run }).into())
+        }
+        _ => Ok(false),
     }
 }
 

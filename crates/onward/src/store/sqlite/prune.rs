@@ -1,4 +1,4 @@
-//! Deleting runs that ended long ago, or one of them, with all that belongs to them.
+//! Deleting runs that ended long ago, or one of them, with all that belongs to them; or only its key.
 //!
 //! Owns: which rows belong to a run. Never deletes a run that has not ended.
 
@@ -52,6 +52,23 @@ impl Delete for SqliteStore {
             }
         })
     }
+
+    fn release_run_key(&self, run: RunId) -> Answer<'_, bool> {
+        self.small(move |tx| match row::by_id(tx.conn, run)? {
+            None => Ok(false),
+            Some(row) if !row.run.state.is_final() => {
+                Err(Error::Conflict(Conflict::NotEnded { run }).into())
+            }
+            Some(row) => {
+                let params = params![row.run.workflow, row.run.key, row.no, tx.now.as_millis()];
+                let had = row::first(tx.conn, include_str!("sql/prune_key.sql"), params, |row| {
+                    Ok(row.get::<_, bool>(0)?)
+                })?;
+                tx.changed(run);
+                Ok(had == Some(true))
+            }
+        })
+    }
 }
 
 fn count(tx: &Tx<'_>, states: &[RunState], ended_by: i64) -> Result<Pruned, Fault> {
@@ -69,7 +86,8 @@ fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
         Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
     })?;
     if let Some((workflow, Some(key))) = named {
-        tx.execute(include_str!("sql/prune_key.sql"), params![workflow, key, no])?;
+        let params = params![workflow, key, no, tx.now.as_millis()];
+        row::first(tx.conn, include_str!("sql/prune_key.sql"), params, |_| Ok(()))?;
     }
     let tags: Option<Option<String>> =
         row::first(tx.conn, include_str!("sql/prune_input.sql"), [no], |row| Ok(row.get(0)?))?;
