@@ -27,6 +27,16 @@ test("tries, back-off and success are segments of one lane", () => {
   assert.equal(charge?.outcome, "ok");
 });
 
+test("a delay that was asked for is no time in the queue", () => {
+  const answer = { ...answerOf([["a", "done", 1, 900, 1000]]), delay: { from: 0, to: 800 }, queue: [{ from: 800, to: 900 }] };
+  const before = (lane: Lane | undefined): [string, number, number][] => (lane?.segments ?? []).filter(({ kind }) => kind === "delay" || kind === "queue").map(({ kind, from, to }) => [kind, from, to]);
+  const { lanes } = layOut(answer, run({ started_at: 900 }), { group: false, now: 2000 });
+  assert.deepEqual(before(lanes[0]), [["delay", 0, 800], ["queue", 800, 900]]);
+  const waiting = run({ state: "waiting", started_at: null, finished_at: null, attempt: 0 });
+  const ahead = layOut({ ...answerOf([], 300), delay: { from: 0, to: 800 }, queue: [] }, waiting, { group: false, now: 300 });
+  assert.deepEqual(before(ahead.lanes[0]), [["delay", 0, 300]]);
+});
+
 test("the run's own lane shows when it was queued", () => {
   const { lanes, from, to } = layOut(answerOf([["a", "done", 1, 150, 300]]), run(), { group: false, now: 2000 });
   assert.deepEqual(lanes[0]?.segments.filter((segment) => segment.kind === "queue").map(({ from: a, to: b }) => [a, b]), [[0, 100]]);

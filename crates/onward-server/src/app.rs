@@ -3,16 +3,16 @@
 //! Owns: the client, the options, and the counts that are shown for a second before they are counted
 //! again. Never a fact about a run.
 
+use onward::store::{Minute, Store};
+use onward::{Onward, QueueUse, Run, Stats, Timestamp, WorkerInfo};
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
-
-use onward::store::Store;
-use onward::{Onward, QueueUse, Run, Stats, Timestamp, WorkerInfo};
 use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 
+use crate::ended::{Counted, Ended};
 use crate::guard::rate::Rates;
-use crate::limits::{STATS_KEPT, WRONG_TOKENS_BURST, WRONG_TOKENS_PER_SECOND};
+use crate::limits::{QUEUES_COUNTED, STATS_KEPT, WRONG_TOKENS_BURST, WRONG_TOKENS_PER_SECOND};
 use crate::metrics::Counts;
 use crate::operation::Operator;
 use crate::options::Options;
@@ -42,6 +42,10 @@ pub(crate) struct Inner {
     pub(crate) phase: watch::Receiver<Phase>,
     stats: Kept<Stats>,
     workers: Kept<Vec<WorkerInfo>>,
+    minutes: Kept<Option<Vec<Minute>>>,
+    oldest_due: Kept<Vec<(String, Timestamp)>>,
+    ended: Ended,
+    ends: Kept<Vec<Counted>>,
     operator: Operator,
 }
 
@@ -77,6 +81,7 @@ impl<T> Kept<T> {
 impl App {
     pub(crate) fn new(onward: Onward, options: Options, phase: watch::Receiver<Phase>) -> Self {
         let rates = Rates::new(options.rate_burst, options.rate_per_second);
+        let ended = Ended::since(onward.store().clock().now());
         Self(Arc::new(Inner {
             onward,
             options,
@@ -87,6 +92,10 @@ impl App {
             phase,
             stats: Kept::default(),
             workers: Kept::default(),
+            minutes: Kept::default(),
+            oldest_due: Kept::default(),
+            ended,
+            ends: Kept::default(),
             operator: Operator::default(),
         }))
     }
@@ -128,6 +137,56 @@ impl App {
     /// The workers, at most a second old: what a reason needs, without a count of every run.
     pub(crate) async fn workers(&self) -> Result<Arc<Vec<WorkerInfo>>, Problem> {
         self.workers.or(async { Ok(self.store().workers().await?) }).await
+    }
+
+    /// What happened in each minute from the one of this time on, at most a second old; `None` where
+    /// the store cannot tell.
+    pub(crate) async fn minutes(
+        &self,
+        since: Timestamp,
+    ) -> Result<Arc<Option<Vec<Minute>>>, Problem> {
+        let look = async {
+            match self.store().looks() {
+                Some(looks) => Ok(Some(looks.minutes(since).await?)),
+                None => Ok(None),
+            }
+        };
+        self.minutes.or(look).await
+    }
+
+    /// Since when the longest waiting run of each queue is due, for up to [`QUEUES_COUNTED`] queues,
+    /// at most a second old.
+    pub(crate) async fn oldest_due(&self) -> Result<Arc<Vec<(String, Timestamp)>>, Problem> {
+        self.oldest_due.or(self.look_at_queues()).await
+    }
+
+    async fn look_at_queues(&self) -> Result<Vec<(String, Timestamp)>, Problem> {
+        let (mut found, mut after, mut seen) = (Vec::new(), None::<String>, 0);
+        if self.store().queues().is_none() {
+            return Ok(found);
+        }
+        loop {
+            let page = self.onward.queues(after.as_deref()).await?;
+            seen += page.queues.len();
+            after = page.queues.last().map(|counts| counts.queue.name.clone());
+            let due = page.queues.into_iter();
+            found.extend(due.filter_map(|it| Some((it.queue.name, it.oldest_due_at?))));
+            if !page.more || seen >= QUEUES_COUNTED {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The runs that ended since this server began, by how they did, at most a second old; none where
+    /// the store cannot tell.
+    pub(crate) async fn ends(&self) -> Result<Arc<Vec<Counted>>, Problem> {
+        let look = async {
+            match self.store().looks() {
+                Some(looks) => self.ended.count(looks, self.now()).await,
+                None => Ok(Vec::new()),
+            }
+        };
+        self.ends.or(look).await
     }
 
     /// What is counted in the queue of a run, and in its lane, if the queue is set up.

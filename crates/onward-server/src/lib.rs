@@ -26,6 +26,7 @@ mod app;
 mod ask;
 mod connection;
 mod dashboard;
+mod ended;
 mod endpoint;
 mod guard;
 pub mod limits;

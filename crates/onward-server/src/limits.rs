@@ -69,6 +69,14 @@ pub const OPERATION_MATCH_MAX: usize = 10_000;
 /// once, and over millions of runs they cost the store a while.
 pub const STATS_KEPT: Duration = Duration::from_secs(1);
 
+/// How old an end is before it is counted: a commit that waited for a lock is seen later than its
+/// time, and a write waits no longer than this for its locks and its answer.
+pub const ENDS_LAG: Duration = Duration::from_secs(10);
+
+/// Looks at ends of one kind for one answer: with [`onward::limits::ENDS_COUNTED_MAX`] each, ten
+/// thousand ends a second are kept up with by a scrape every fifteen seconds.
+pub const ENDS_LOOKS_MAX: usize = 10;
+
 /// Queues whose oldest run the metrics name: each is a row at every scrape.
 pub const QUEUES_COUNTED: usize = 1_000;
 

@@ -12,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use onward::RunState;
 
 use crate::app::App;
-use crate::limits::QUEUES_COUNTED;
 use crate::operation::of_users;
 use crate::problem::Problem;
 
@@ -56,6 +55,7 @@ async fn text(app: &App) -> Result<String, Problem> {
         let number = stats.runs.get(&state).copied().unwrap_or(0);
         page.row(&[("state", state.as_str())], number);
     }
+    ended(app, &mut page).await?;
     page.metric("onward_queue_depth", "gauge", "Queued runs, by queue.");
     for (queue, number) in &stats.queued {
         page.row(&[("queue", queue)], *number);
@@ -81,28 +81,25 @@ async fn text(app: &App) -> Result<String, Problem> {
     Ok(page.text)
 }
 
-/// How late each queue is, page after page of them up to a limit.
+/// How late each queue is.
 async fn late(app: &App, page: &mut Page) -> Result<(), Problem> {
     let help = "How long the queued run that waits longest has been due, by queue.";
     page.metric("onward_queue_oldest_due_seconds", "gauge", help);
-    if app.store().queues().is_none() {
-        return Ok(());
-    }
     let now = app.now();
-    let (mut after, mut seen) = (None::<String>, 0);
-    loop {
-        let some = app.onward.queues(after.as_deref()).await?;
-        for counts in &some.queues {
-            if let Some(due) = counts.oldest_due_at {
-                page.row(&[("queue", &counts.queue.name)], now.since(due).as_secs());
-            }
-        }
-        seen += some.queues.len();
-        after = some.queues.last().map(|counts| counts.queue.name.clone());
-        if !some.more || seen >= QUEUES_COUNTED {
-            return Ok(());
-        }
+    for (queue, due) in app.oldest_due().await?.iter() {
+        page.row(&[("queue", queue)], now.since(*due).as_secs());
     }
+    Ok(())
+}
+
+/// How many runs ended. Each kind has its row from the beginning on, or the first increase is missed.
+async fn ended(app: &App, page: &mut Page) -> Result<(), Problem> {
+    let help = "Runs that ended since this server began, by state; of the whole store.";
+    page.metric("onward_runs_ended_total", "counter", help);
+    for ends in app.ends().await?.iter() {
+        page.row(&[("state", ends.state.as_str())], ends.number);
+    }
+    Ok(())
 }
 
 fn counted(page: &mut Page, counts: &Counts) {
@@ -145,4 +142,73 @@ impl Page {
 
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use onward::store::{MemoryStore, Prune};
+    use onward::{Onward, TestClock, Workflow};
+    use tokio::sync::watch;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::app::Phase;
+    use crate::limits::{ENDS_LAG, STATS_KEPT};
+    use crate::{Access, Options, Role};
+
+    const DOUBLE: Workflow<u32, u32> = Workflow::named("double");
+
+    fn client(clock: &TestClock) -> Onward {
+        Onward::with_store(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))))
+    }
+
+    fn app_over(onward: &Onward) -> App {
+        let options = Options::new(Access::Open(Role::Read));
+        App::new(onward.clone(), options, watch::channel(Phase::Up).1)
+    }
+
+    async fn has(app: &App, line: &str) -> bool {
+        let page = text(app).await.unwrap_or_else(|_| panic!("no metrics"));
+        page.lines().any(|it| it == line)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scrapes_in_one_second_look_at_the_store_once() {
+        let app = app_over(&client(&TestClock::new()));
+        let late = "onward_queue_oldest_due_seconds{queue=\"bulk\"} 0";
+        assert!(!has(&app, late).await);
+        app.onward.start(DOUBLE, &1).queue("bulk").await.unwrap();
+        assert!(!has(&app, late).await, "it was looked for again");
+        advance(STATS_KEPT).await;
+        assert!(has(&app, late).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_are_counted_once_and_stay_counted_when_runs_are_pruned() {
+        let clock = TestClock::new();
+        let onward = client(&clock);
+        onward.start(DOUBLE, &0).await.unwrap().cancel().await.unwrap();
+        clock.advance(ENDS_LAG);
+        let app = app_over(&onward);
+        let ended = |number| format!("onward_runs_ended_total{{state=\"cancelled\"}} {number}");
+        for n in 0..2 {
+            onward.start(DOUBLE, &n).await.unwrap().cancel().await.unwrap();
+        }
+        assert!(has(&app, &ended(0)).await, "their neighbours may not be seen yet");
+        assert!(has(&app, "onward_runs_ended_total{state=\"failed\"} 0").await);
+        clock.advance(ENDS_LAG * 2);
+        assert!(has(&app, &ended(0)).await, "it was looked for again");
+        advance(STATS_KEPT).await;
+        assert!(has(&app, &ended(2)).await);
+        onward.start(DOUBLE, &2).await.unwrap().cancel().await.unwrap();
+        clock.advance(ENDS_LAG * 2);
+        advance(STATS_KEPT).await;
+        assert!(has(&app, &ended(3)).await);
+        let pruned = onward.prune(Prune::older_than(std::time::Duration::ZERO)).await.unwrap();
+        assert_eq!(pruned, 4);
+        advance(STATS_KEPT).await;
+        assert!(has(&app, &ended(3)).await);
+    }
 }

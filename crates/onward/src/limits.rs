@@ -322,6 +322,9 @@ pub const AUDIT_PURGE_BATCH: usize = 4;
 /// along an index, whatever an hour brought.
 pub const SERIES_RUNS_MAX: usize = 20_000;
 
+/// Ends of one kind that one look counts: tens of milliseconds along an index.
+pub const ENDS_COUNTED_MAX: usize = 20_000;
+
 /// Points at which a check of retry safety lets a process die: each costs about a millisecond, and a
 /// workflow with more of them is better checked with a smaller input.
 pub const CHECK_POINTS_MAX: usize = 2_000;

@@ -634,6 +634,18 @@ fn an_export_walks_the_ids() {
 }
 
 #[test]
+fn a_count_of_ends_walks_their_index() {
+    let temp = Temp::new();
+    drop(temp.open());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/sqlite/sql/look_ends.sql");
+    let plan = plan(&temp.raw(), &std::fs::read_to_string(path).unwrap());
+    let walk = "COVERING INDEX onward_runs_finished (state=? AND (finished_at,id)>(?,?) AND \
+                finished_at<?)";
+    assert!(plan.contains(walk), "{plan}");
+    assert!(!plan.contains("SCAN onward_runs"), "{plan}");
+}
+
+#[test]
 fn hot_statements_walk_their_own_indexes() {
     let temp = Temp::new();
     drop(temp.open());

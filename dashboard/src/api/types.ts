@@ -152,6 +152,8 @@ export interface TimelineAnswer {
   };
   /** Whether the history goes on beyond what is here. */
   cut?: boolean;
+  /** Until when the run was put off when it was started, which may lie ahead. */
+  delay?: { from: number; to: number } | null;
   queue: { from: number; to: number | null }[];
   now: number;
 }

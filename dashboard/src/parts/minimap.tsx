@@ -18,7 +18,7 @@ interface MinimapProps {
 /** A drag shorter than this is a click, which shows everything again. */
 const DRAG_MIN = 0.01;
 
-const COLOUR: Record<string, string> = { ok: "bar-ok", running: "bar-running", failed: "bar-failed", backoff: "bar-backoff", wait: "bar-wait", signal: "bar-wait", queue: "bar-queue" };
+const COLOUR: Record<string, string> = { ok: "bar-ok", running: "bar-running", failed: "bar-failed", backoff: "bar-backoff", delay: "bar-wait", wait: "bar-wait", signal: "bar-wait", queue: "bar-queue" };
 
 export function Minimap({ timeline, scale, view, rows, onView }: MinimapProps): JSX.Element {
   const [drag, setDrag] = useState<[number, number] | null>(null);

@@ -4,7 +4,7 @@ import type { RunRow, TimelineAnswer, Waits } from "../api/types";
 import { stepName } from "../format/step";
 
 /** What a piece of a bar shows. */
-export type SegmentKind = "queue" | "ok" | "failed" | "backoff" | "wait" | "signal" | "running";
+export type SegmentKind = "delay" | "queue" | "ok" | "failed" | "backoff" | "wait" | "signal" | "running";
 
 export interface Segment {
   kind: SegmentKind;
@@ -126,7 +126,7 @@ function waitsOn(waits: Waits): string | null {
   return waits.step ?? null;
 }
 
-/** The run's own lane: when it was queued, when it was worked on, and when it waited. */
+/** The run's own lane: until when it was put off, when it was queued, when it was worked on, and when it waited. */
 function runLane(answer: TimelineAnswer, run: RunRow, lanes: Lane[], end: number): Lane {
   const from = run.created_at;
   const segments: Segment[] = [];
@@ -140,6 +140,8 @@ function runLane(answer: TimelineAnswer, run: RunRow, lanes: Lane[], end: number
       for (const piece of lane.segments) if (piece.kind === "wait" || piece.kind === "signal") segments.push(plain("wait", piece.from, piece.to));
     }
   }
+  const { delay } = answer;
+  if (delay && delay.from < end) segments.push(plain("delay", delay.from, Math.min(delay.to, end)));
   segments.push(...queued);
   const outcome = run.state === "failed" ? "failed" : run.state === "running" ? "running" : run.state === "completed" ? "ok" : "waiting";
   return { name: run.workflow, kind: "run", from, to: end, tries: run.attempt, steps: lanes.length, outcome, segments };

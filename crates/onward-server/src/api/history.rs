@@ -61,6 +61,7 @@ pub(crate) async fn record(State(app): State<App>, At((id, seq)): At<(String, St
 struct Timeline {
     steps: Vec<String>,
     rows: Columns,
+    delay: Option<Wait>,
     queue: Vec<Wait>,
     /// Whether the history goes on beyond what is shown.
     cut: bool,
@@ -80,9 +81,8 @@ struct Columns {
     voided: Vec<bool>,
 }
 
-/// A time that the run spent before an attempt: queued, and before its first one also the delay that
-/// it was started with, which the store does not keep.
-#[derive(Serialize)]
+/// A time that the run spent, or spends, before an attempt.
+#[derive(Debug, PartialEq, Serialize)]
 struct Wait {
     from: Timestamp,
     to: Timestamp,
@@ -91,9 +91,9 @@ struct Wait {
 pub(crate) async fn timeline(State(app): State<App>, At(id): At<String>) -> Answer {
     let run = app.onward.run(run_id(&id)?).status().await?;
     let now = app.now();
-    let queue = waits(&run, now);
+    let (delay, queue) = (delay(&run), queued(&run, now));
     let mut timeline =
-        Timeline { steps: Vec::new(), rows: Columns::default(), queue, cut: false, now };
+        Timeline { steps: Vec::new(), rows: Columns::default(), delay, queue, cut: false, now };
     let (mut after, mut numbers) = (None, HashMap::new());
     loop {
         let page = app.store().history(run.id, after, PAGE_ROWS_MAX).await?;
@@ -133,15 +133,76 @@ impl Timeline {
     }
 }
 
-/// Before its first attempt, and now: the store keeps no more of it.
-fn waits(run: &Run, now: Timestamp) -> Vec<Wait> {
+/// From its start to the time that it was put off to, which may lie ahead; a run that ended before has
+/// waited no longer.
+fn delay(run: &Run) -> Option<Wait> {
+    let over = [run.notes.start_at, run.started_at, run.finished_at].into_iter().flatten().min()?;
+    run.notes.start_at.map(|_| Wait { from: run.created_at, to: over })
+}
+
+/// Before its first attempt, from the time that it was put off to, and now: the store keeps no more
+/// of it.
+fn queued(run: &Run, now: Timestamp) -> Vec<Wait> {
     let mut waits = Vec::new();
     if let Some(to) = run.started_at {
-        waits.push(Wait { from: run.created_at, to });
+        let from = run.notes.start_at.unwrap_or(run.created_at).min(to);
+        waits.push(Wait { from, to });
     }
     if run.state == onward::RunState::Queued {
         let from = run.due_at.unwrap_or(run.created_at);
         waits.push(Wait { from, to: now.max(from) });
     }
     waits
+}
+
+#[cfg(test)]
+mod tests {
+    use onward::{Json, RunId, RunState};
+
+    use super::*;
+
+    const AT: fn(i64) -> Timestamp = Timestamp::from_millis;
+
+    fn run() -> Run {
+        Run::fresh(RunId::from_u128(1), "bill".to_owned(), Json::stored("1"), AT(1_000))
+    }
+
+    fn put_off() -> Run {
+        let mut run = run();
+        (run.state, run.due_at) = (RunState::Waiting, Some(AT(5_000)));
+        run.notes.start_at = run.due_at;
+        run
+    }
+
+    fn wait(from: i64, to: i64) -> Wait {
+        Wait { from: AT(from), to: AT(to) }
+    }
+
+    #[test]
+    fn a_delay_is_no_time_in_the_queue() {
+        let mut run = put_off();
+        assert_eq!((delay(&run), queued(&run, AT(2_000))), (Some(wait(1_000, 5_000)), vec![]));
+        run.state = RunState::Queued;
+        let now = AT(5_500);
+        let since = vec![wait(5_000, 5_500)];
+        assert_eq!((delay(&run), queued(&run, now)), (Some(wait(1_000, 5_000)), since));
+        (run.state, run.due_at, run.started_at) = (RunState::Running, None, Some(AT(5_700)));
+        let before = vec![wait(5_000, 5_700)];
+        assert_eq!((delay(&run), queued(&run, now)), (Some(wait(1_000, 5_000)), before));
+    }
+
+    #[test]
+    fn a_delay_ends_with_its_run() {
+        let mut run = put_off();
+        (run.state, run.due_at, run.finished_at) = (RunState::Cancelled, None, Some(AT(1_200)));
+        assert_eq!((delay(&run), queued(&run, AT(9_000))), (Some(wait(1_000, 1_200)), vec![]));
+    }
+
+    #[test]
+    fn a_run_that_could_begin_at_once_has_no_delay() {
+        let mut run = run();
+        run.started_at = Some(AT(1_300));
+        run.state = RunState::Running;
+        assert_eq!((delay(&run), queued(&run, AT(9_000))), (None, vec![wait(1_000, 1_300)]));
+    }
 }

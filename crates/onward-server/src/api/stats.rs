@@ -36,15 +36,12 @@ fn of_number(found: &[Minute], number: i64) -> Minute {
 
 pub(crate) async fn show(State(app): State<App>) -> Answer {
     let stats = app.stats().await?;
-    let series = match app.store().looks() {
-        Some(looks) => {
-            let last = app.now().as_millis() / MINUTE_MS;
-            let first = last - SERIES_MINUTES + 1;
-            let found = looks.minutes(Timestamp::from_millis(first * MINUTE_MS)).await?;
-            Some((first..=last).map(|number| of_number(&found, number)).collect())
-        }
-        None => None,
-    };
+    let last = app.now().as_millis() / MINUTE_MS;
+    let first = last - SERIES_MINUTES + 1;
+    let found = app.minutes(Timestamp::from_millis(first * MINUTE_MS)).await?;
+    let series = (*found)
+        .as_ref()
+        .map(|found| (first..=last).map(|number| of_number(found, number)).collect());
     let workers = of_users(&stats.workers).collect();
     answer::ok(&Stats { runs: &stats.runs, queued: &stats.queued, workers, series })
 }

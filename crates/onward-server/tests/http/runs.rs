@@ -252,6 +252,22 @@ async fn a_run_is_forked_with_another_input() {
 }
 
 #[tokio::test]
+async fn a_timeline_tells_the_delay_from_the_queue() {
+    let stage = Stage::open().await;
+    let timeline = async |body: Value| {
+        let run = stage.post(RUNS, body).await.json()["run"].clone();
+        let path = format!("/api/v1/runs/{}/timeline", run["id"].as_str().unwrap());
+        (run["created_at"].as_i64().unwrap(), stage.get(&path).await.json())
+    };
+    let (from, delayed) = timeline(json!({ "input": 1, "delay_ms": 60_000 })).await;
+    assert_eq!(delayed["delay"], json!({ "from": from, "to": from + 60_000 }));
+    assert_eq!(delayed["queue"], json!([]));
+    let (from, at_once) = timeline(json!({ "input": 1 })).await;
+    assert_eq!((&at_once["delay"], &at_once["queue"][0]["from"]), (&json!(null), &json!(from)));
+    stage.stop().await;
+}
+
+#[tokio::test]
 async fn the_children_of_a_run_are_listed() {
     const FAMILY: Workflow<Value, Value> = Workflow::named("family");
     let stage = Stage::open().await;

@@ -32,6 +32,7 @@ pub async fn debounced_run_has_the_last_input(stage: &Stage) {
     stage.pass(60);
     worker.assert_nothing_to_claim().await;
     let shown = stage.run(run).await;
+    assert_eq!(shown.notes.start_at, Some(stage.in_ms(40)));
     assert_eq!((shown.input, shown.duplicates, shown.due_at), (json(2), 1, Some(stage.in_ms(40))));
     stage.pass(40);
     let claimed = worker.take_whole(run).await;

@@ -16,6 +16,7 @@ macro_rules! look_conformance_suite {
                 top_keys_are_the_most_duplicated
                 key_conflicts_come_newest_first
                 runs_are_counted_by_the_minute
+                ends_are_counted_once_from_one_to_the_next
             }
             delete {
                 deleted_run_leaves_nothing

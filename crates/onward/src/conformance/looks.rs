@@ -1,10 +1,10 @@
-//! Looks at keys: by prefix, the most duplicated, and starts with another input.
+//! Looks at keys: by prefix, the most duplicated, and starts with another input; and at ends.
 //!
 //! A store that has no such looks passes by having no answer.
 
 use super::stage::*;
-use crate::store::{End, KeyLook, Minute, NewRun};
-use crate::{Failure, OnConflict};
+use crate::store::{End, EndLook, Ends, KeyLook, Minute, NewRun};
+use crate::{Failure, OnConflict, RunId, RunState, Timestamp};
 
 /// Keys come by what they begin with, page by page, and no key is passed over between pages.
 pub async fn run_keys_come_by_prefix_in_pages(stage: &Stage) {
@@ -100,7 +100,7 @@ pub async fn runs_are_counted_by_the_minute(stage: &Stage) {
     stage.store.cancel(cancelled).await.unwrap();
     let ended_at = stage.now();
     let minutes = looks.minutes(since).await.unwrap();
-    let at = |time: crate::Timestamp| time.as_millis() / 60_000 * 60_000;
+    let at = |time: Timestamp| time.as_millis() / 60_000 * 60_000;
     let started: u64 = minutes.iter().map(|minute| minute.started).sum();
     let ended: u64 = minutes.iter().map(|minute| minute.ended).sum();
     let failed: u64 = minutes.iter().map(|minute| minute.failed).sum();
@@ -108,4 +108,45 @@ pub async fn runs_are_counted_by_the_minute(stage: &Stage) {
     let last = Minute { at: at(ended_at), started: 1, ended: 1, failed: 0 };
     assert_eq!(minutes.last(), Some(&last));
     assert_eq!(minutes.first().map(|minute| minute.at), Some(at(since)));
+}
+
+/// Whoever goes on from the last end that was counted counts each once, of its kind and before its
+/// time, also where many ended in the same moment.
+pub async fn ends_are_counted_once_from_one_to_the_next(stage: &Stage) {
+    let Some(looks) = stage.store.looks() else { return };
+    let before = stage.start(new_run()).await;
+    stage.store.cancel(before).await.unwrap();
+    stage.pass(1_000);
+    let began = stage.now();
+    let worker = stage.worker().await;
+    let failed = End::Failed { failure: Failure::fatal("no"), step: None };
+    stage.settled(&worker, failed).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let run = stage.start(new_run()).await;
+        stage.store.cancel(run).await.unwrap();
+        ids.push(run);
+    }
+    ids.sort_unstable();
+    let ended_at = stage.now();
+    stage.pass(1_000);
+    let late = stage.start(new_run()).await;
+    stage.store.cancel(late).await.unwrap();
+    let first = (began, RunId::from_u128(0));
+    let look = EndLook { state: RunState::Cancelled, after: first, before: stage.now(), limit: 2 };
+    let mut after = first;
+    for (number, last) in [(2, Some(ids[1])), (2, Some(ids[3])), (1, Some(ids[4])), (0, None)] {
+        let ends = looks.ends(EndLook { after, ..look }).await.unwrap();
+        let last = last.map(|id| (ended_at, id));
+        assert_eq!(ends, Ends { number, last, more: number == 2 });
+        after = last.unwrap_or(after);
+    }
+    let all = EndLook { limit: 100, ..look };
+    let failures = looks.ends(EndLook { state: RunState::Failed, ..all }).await.unwrap();
+    assert_eq!((failures.number, failures.more), (1, false));
+    let completed = looks.ends(EndLook { state: RunState::Completed, ..all }).await.unwrap();
+    assert_eq!(completed, Ends::default());
+    stage.pass(1);
+    let rest = looks.ends(EndLook { after, before: stage.now(), ..all }).await.unwrap();
+    assert_eq!((rest.number, rest.last.map(|last| last.1)), (1, Some(late)));
 }

@@ -102,6 +102,7 @@ macro_rules! conformance_suite {
                 starts_are_answered_in_order
                 one_refused_start_leaves_the_others
                 delayed_start_waits
+                delayed_start_is_noted
                 timeout_counts_from_the_start_time
                 past_start_time_is_due_now
                 claimant_holds_the_new_run

@@ -86,6 +86,7 @@ pub async fn replacing_run_keeps_its_delay(stage: &Stage) {
     stage.settle(lease, End::Cancelled).await.unwrap();
     let run = stage.run(new).await;
     assert_eq!((run.state, run.due_at), (RunState::Waiting, Some(stage.in_ms(1_000))));
+    assert_eq!(run.notes.start_at, run.due_at);
     worker.assert_nothing_to_claim().await;
     stage.pass(1_000);
     worker.take(new).await;

@@ -1,8 +1,8 @@
 //! Starting runs, and claiming them as they start.
 
 use super::stage::*;
-use crate::store::{NewRun, StartAt, StartedHow};
-use crate::{OnConflict, RunState, Timestamp, Waits};
+use crate::store::{End, NewRun, StartAt, StartedHow};
+use crate::{Notes, OnConflict, RunState, Timestamp, Waits};
 
 /// A new run stands in the store as it was asked for.
 pub async fn started_run_is_queued_as_asked(stage: &Stage) {
@@ -72,6 +72,32 @@ pub async fn delayed_start_waits(stage: &Stage) {
     let run = stage.run(run).await;
     assert_eq!((run.state, run.waits_for), (RunState::Waiting, Some(Waits::Start)));
     assert_eq!(run.due_at, Some(stage.in_ms(1_000)));
+}
+
+/// Until when a start put its run off is known when the run has begun, too; a run that could begin at
+/// once has nothing of it.
+pub async fn delayed_start_is_noted(stage: &Stage) {
+    let worker = stage.worker().await;
+    let at_once = stage.start(new_run()).await;
+    let past = StartAt::At(Timestamp::from_millis(1));
+    let late = stage.start(NewRun { start_at: past, ..new_run() }).await;
+    for run in [at_once, late] {
+        assert_eq!(stage.run(run).await.notes, Notes::default());
+        worker.take(run).await;
+    }
+    let start_at = StartAt::After(1_000);
+    let plain = stage.start(NewRun { start_at, ..new_run() }).await;
+    let retried = keyed("order-1", 1, OnConflict::RetryFailed);
+    let keyed = stage.start(NewRun { start_at, ..retried }).await;
+    let start_at = Some(stage.in_ms(1_000));
+    stage.pass(1_500);
+    for run in [plain, keyed] {
+        assert_eq!(stage.run(run).await.notes.start_at, start_at);
+        let claimed = worker.take_whole(run).await;
+        assert_eq!(claimed.run.notes.start_at, start_at);
+        stage.settle(claimed.lease, End::Completed(json(1))).await.unwrap();
+        assert_eq!(stage.run(run).await.notes, Notes { start_at, ..Notes::default() });
+    }
 }
 
 /// A timeout is counted from the time at which a run may start.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RunId, Timestamp};
 
-/// What a run's code has noted on it.
+/// What is noted on a run: by its code, and for those who look at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notes {
     /// How far it has come, as it last said.
@@ -22,6 +22,9 @@ pub struct Notes {
     /// What a fork goes by while it replays the records that it took along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// Until when its start put it off; nothing if it could begin at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
 }
 
 /// What was given to the function whose records a fork took along, and is in none of them: without it

@@ -241,7 +241,7 @@ pub struct Run {
     pub parent: Option<Parent>,
     /// The run whose first records it began with.
     pub forked_from: Option<RunId>,
-    /// What its own code has noted on it.
+    /// What is noted on it.
     pub notes: Notes,
     /// The lane of its queue that it is in.
     pub lane: Option<String>,

@@ -85,8 +85,10 @@ pub(crate) fn put_off(run: &mut Run, new: &NewRun, now: Timestamp) {
         run.state = RunState::Waiting;
         run.waits_for = Some(Waits::Debounce);
         run.due_at = Some(start);
+        run.notes.start_at = Some(start);
     } else if run.state == RunState::Waiting {
         rules::queue(run, now);
+        run.notes.start_at = Some(now);
     }
 }
 
@@ -144,6 +146,7 @@ mod tests {
         assert_eq!(debounce.met(&run, AT(1_100)), KeyMet::Later);
         put_off(&mut run, &start(debounce), AT(1_100));
         assert_eq!((run.due_at, run.input.as_str()), (Some(AT(1_600)), "2"));
+        assert_eq!(run.notes.start_at, run.due_at);
         assert_eq!(run.waits_for, Some(Waits::Debounce));
         run.attempt = 1;
         assert_eq!(debounce.met(&run, AT(1_100)), KeyMet::Fresh);
@@ -159,6 +162,7 @@ mod tests {
         assert_eq!((run.state, run.due_at, run.wakes), (RunState::Queued, Some(AT(1_900)), 1));
         put_off(&mut run, &start(debounce), AT(2_000));
         assert_eq!((run.due_at, run.wakes), (Some(AT(1_900)), 1), "it keeps its place");
+        assert_eq!(run.notes.start_at, run.due_at);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Looks at the keys of runs, for people.
+//! Looks at the keys of runs and at their ends, for people.
 //!
 //! Owns: [`Looks`], the plain data of its answers, and the end of a prefix. Never writes.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Answer;
 use crate::{RunId, RunState, Timestamp};
 
-/// A store whose keys can be looked through.
+/// A store whose keys and ends can be looked through.
 ///
 /// Beside [`Store`](super::Store), because no run needs it. Each look walks along an index and is
 /// bounded by its limit.
@@ -37,6 +37,49 @@ pub trait Looks: Send + Sync {
     /// Runs that were started and that ended in each minute since this time, oldest first; minutes
     /// without any are left out. Counted over the newest `SERIES_RUNS_MAX` runs and ends of each kind.
     fn minutes(&self, since: Timestamp) -> Answer<'_, Vec<Minute>>;
+
+    /// Counts ends of one kind from one end on, so that whoever goes on from the last of them counts
+    /// each once.
+    ///
+    /// ```
+    /// use onward::store::{EndLook, Looks, MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::store::Error> {
+    /// use onward::{RunId, RunState, Timestamp};
+    ///
+    /// let look = EndLook {
+    ///     state: RunState::Failed,
+    ///     after: (Timestamp::from_millis(0), RunId::from_u128(0)),
+    ///     before: Timestamp::from_millis(1_000),
+    ///     limit: 100,
+    /// };
+    /// assert_eq!(MemoryStore::new().ends(look).await?.number, 0);
+    /// # Ok(()) }
+    /// ```
+    fn ends(&self, look: EndLook) -> Answer<'_, Ends>;
+}
+
+/// Which ends to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndLook {
+    /// How the runs ended.
+    pub state: RunState,
+    /// Only those after this one: when a run ended, and its id.
+    pub after: (Timestamp, RunId),
+    /// Only those before this time.
+    pub before: Timestamp,
+    /// How many, up to `ENDS_COUNTED_MAX`.
+    pub limit: usize,
+}
+
+/// Ends that were counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// How many.
+    pub number: u64,
+    /// The last of them: when the run ended, and its id.
+    pub last: Option<(Timestamp, RunId)>,
+    /// Whether more may follow, because the look stopped at its limit.
+    pub more: bool,
 }
 
 /// What happened in one minute.
@@ -50,6 +93,14 @@ pub struct Minute {
     pub ended: u64,
     /// Runs that failed.
     pub failed: u64,
+}
+
+impl Ends {
+    /// What a look found, that stops at so many: the number and the last.
+    pub(crate) fn of(found: Option<(u64, (Timestamp, RunId))>, most: usize) -> Self {
+        let number = found.map_or(0, |(number, _)| number);
+        Self { number, last: found.map(|(_, last)| last), more: number >= most as u64 }
+    }
 }
 
 /// The milliseconds of a minute.

@@ -48,7 +48,9 @@ pub use coded::{CodedKeys, CodedStore};
 pub use delete::Delete;
 pub use gather::Gather;
 pub use hub::{Hub, Topic, Waiter};
-pub use looks::{KeyConflict, KeyConflictPage, KeyLook, Looks, Minute, RunKey, RunKeyPage};
+pub use looks::{
+    EndLook, Ends, KeyConflict, KeyConflictPage, KeyLook, Looks, Minute, RunKey, RunKeyPage,
+};
 pub use memory::MemoryStore;
 pub use notebook::{LogPage, Note, Notebook};
 pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};

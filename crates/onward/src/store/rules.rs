@@ -10,8 +10,8 @@ use crate::limits::{
 };
 use crate::model::step_id;
 use crate::{
-    Code, CodeChange, Json, OnConflict, Parent, Record, Run, RunId, RunState, Timestamp, Waits,
-    WorkerId,
+    Code, CodeChange, Json, Notes, OnConflict, Parent, Record, Run, RunId, RunState, Timestamp,
+    Waits, WorkerId,
 };
 
 use super::{Conflict, Error, NewParent, NewRun, StartAt, Started, StartedHow, gather};
@@ -305,6 +305,7 @@ pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run 
         priority: new.priority,
         parent: new.parent.as_ref().map(parent),
         lane: new.lane.clone().filter(|lane| !lane.is_empty()),
+        notes: Notes { start_at: (start > now).then_some(start), ..Notes::default() },
         ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), now)
     }
 }

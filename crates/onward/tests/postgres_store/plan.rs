@@ -79,6 +79,10 @@ async fn live(store: &PostgresStore, worker: WorkerId, turn: i64) {
     store.settle(lease, Settle::new(vec![], End::Completed(json("1")))).await.unwrap();
     let recent = Prune { limit: 1, ..Prune::older_than(Duration::from_secs(3600)) };
     store.prune(recent).await.unwrap();
+    let now = store.clock().now();
+    let after = (now, onward::RunId::from_u128(0));
+    let look = EndLook { state: onward::RunState::Completed, after, before: now, limit: 10 };
+    store.ends(look).await.unwrap();
 }
 
 /// Rows that were read, by index, and by table where one was read whole.

@@ -1,4 +1,4 @@
-//! Looks at keys, the audit, and deleting one run, in memory.
+//! Looks at keys and ends, the audit, and deleting one run, in memory.
 //!
 //! Owns: scans over what there is, which say what the verbs mean. Never keeps an index.
 
@@ -7,7 +7,7 @@ use std::ops::Bound;
 use super::*;
 use crate::AuditId;
 use crate::clock::millis;
-use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH};
+use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH, ENDS_COUNTED_MAX};
 use crate::store::looks::{Happened, MINUTE_MS, by_minute};
 
 impl Looks for MemoryStore {
@@ -63,6 +63,21 @@ impl Looks for MemoryStore {
                 Some((minute(at), Happened::Ended(run.state), 1))
             });
             Ok(by_minute(started.chain(ended)))
+        })
+    }
+
+    fn ends(&self, look: EndLook) -> Answer<'_, Ends> {
+        self.read(|state| {
+            let most = look.limit.clamp(1, ENDS_COUNTED_MAX);
+            let runs = state.runs.values().map(|row| &row.run);
+            let ended = runs.filter(|run| run.state == look.state);
+            let ended = ended.filter_map(|run| Some((run.finished_at?, run.id)));
+            let mut ended: Vec<_> =
+                ended.filter(|end| *end > look.after && end.0 < look.before).collect();
+            ended.sort_unstable();
+            ended.truncate(most);
+            let found = ended.last().map(|last| (ended.len() as u64, *last));
+            Ok(Ends::of(found, most))
         })
     }
 }

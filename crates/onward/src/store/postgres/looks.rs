@@ -1,6 +1,6 @@
-//! Looks at keys, and the audit, on Postgres.
+//! Looks at keys and ends, and the audit, on Postgres.
 //!
-//! Owns: the columns of both. Never decides anything.
+//! Owns: the columns of each. Never decides anything.
 
 use std::sync::Arc;
 
@@ -12,11 +12,13 @@ use super::row::{self, Columns, limit, run_id, run_uuid, signed};
 use super::tx::{Param, Session};
 use super::{PostgresStore, Shared};
 use crate::clock::millis;
-use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH, PAGE_ROWS_MAX, SERIES_RUNS_MAX};
+use crate::limits::{
+    AUDIT_KEPT, AUDIT_PURGE_BATCH, ENDS_COUNTED_MAX, PAGE_ROWS_MAX, SERIES_RUNS_MAX,
+};
 use crate::store::looks::{Happened, by_minute, least_id};
 use crate::store::{
-    Answer, Audit, AuditPage, AuditRow, Error, KeyConflict, KeyConflictPage, KeyLook, Looks,
-    Minute, NewAudit, RunKey, RunKeyPage,
+    Answer, Audit, AuditPage, AuditRow, EndLook, Ends, Error, KeyConflict, KeyConflictPage,
+    KeyLook, Looks, Minute, NewAudit, RunKey, RunKeyPage,
 };
 use crate::{AuditId, Timestamp};
 
@@ -44,6 +46,10 @@ impl Looks for PostgresStore {
     fn minutes(&self, since: Timestamp) -> Answer<'_, Vec<Minute>> {
         self.home.answer(minutes(Arc::clone(&self.shared), since))
     }
+
+    fn ends(&self, look: EndLook) -> Answer<'_, Ends> {
+        self.home.answer(ends(Arc::clone(&self.shared), look))
+    }
 }
 
 async fn minutes(shared: Arc<Shared>, since: Timestamp) -> Result<Vec<Minute>, Fault> {
@@ -63,6 +69,26 @@ async fn minutes(shared: Arc<Shared>, since: Timestamp) -> Result<Vec<Minute>, F
         counts.push((minute, Happened::Ended(row::state_of(row, 1)?), count));
     }
     Ok(by_minute(counts))
+}
+
+async fn ends(shared: Arc<Shared>, look: EndLook) -> Result<Ends, Fault> {
+    let most = look.limit.clamp(1, ENDS_COUNTED_MAX);
+    let (at, run) = look.after;
+    let params: [Param<'_>; 5] = [
+        (&look.state.as_str(), Type::TEXT),
+        (&at.as_millis(), Type::INT8),
+        (&run_uuid(run), Type::UUID),
+        (&look.before.as_millis(), Type::INT8),
+        (&limit(most), Type::INT8),
+    ];
+    let sql = include_str!("sql/look_ends.sql");
+    let found = Session::open(&shared).await?.first(sql, &params).await?;
+    let found = found.map(|row| {
+        let mut columns = Columns { row: &row, next: 0 };
+        let number = columns.unsigned()?;
+        Ok::<_, Fault>((number, (columns.time()?, run_id(columns.take()?))))
+    });
+    Ok(Ends::of(found.transpose()?, most))
 }
 
 async fn run_keys(shared: Arc<Shared>, look: KeyLook) -> Result<RunKeyPage, Fault> {

@@ -6,7 +6,7 @@
 use tokio_postgres::types::Type;
 
 use super::fault::{AGAIN_MAX, Fault};
-use super::row::{Row, json_text, limit, run_id, run_uuid, small, worker_uuid};
+use super::row::{Row, json_text, limit, notes_column, run_id, run_uuid, small, worker_uuid};
 use super::tx::{Param, Tx};
 use super::{cancel, queues};
 use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
@@ -311,7 +311,7 @@ pub(super) async fn insert_run(tx: &mut Tx, run: &Run) -> Result<(), Fault> {
     let tags = if run.tags.is_empty() { None } else { Some(json_text(&run.tags)?) };
     let waits_for = run.waits_for.as_ref().map(json_text).transpose()?;
     let time = |time: Option<Timestamp>| time.map(Timestamp::as_millis);
-    let params: [Param<'_>; 19] = [
+    let params: [Param<'_>; 20] = [
         (&id, Type::UUID),
         (&run.state.as_str(), Type::TEXT),
         (&small(run.attempt), Type::INT4),
@@ -331,6 +331,7 @@ pub(super) async fn insert_run(tx: &mut Tx, run: &Run) -> Result<(), Fault> {
         (&run.input.as_str(), Type::TEXT),
         (&tags, Type::TEXT),
         (&run.lane, Type::TEXT),
+        (&notes_column(run)?, Type::TEXT),
     ];
     tx.rows(include_str!("sql/start_run.sql"), &params).await?;
     for (name, value) in &run.tags {

@@ -1,6 +1,6 @@
-//! Looks at keys, and the audit, in the file.
+//! Looks at keys and ends, and the audit, in the file.
 //!
-//! Owns: the columns of both. Never decides anything.
+//! Owns: the columns of each. Never decides anything.
 
 use rusqlite::params;
 
@@ -8,11 +8,13 @@ use super::fault::Fault;
 use super::row::{self, Columns, limit, run_blob, run_id, signed};
 use super::{Answer, SqliteStore};
 use crate::clock::millis;
-use crate::limits::{AUDIT_KEPT, AUDIT_PURGE_BATCH, PAGE_ROWS_MAX, SERIES_RUNS_MAX};
+use crate::limits::{
+    AUDIT_KEPT, AUDIT_PURGE_BATCH, ENDS_COUNTED_MAX, PAGE_ROWS_MAX, SERIES_RUNS_MAX,
+};
 use crate::store::looks::{Happened, by_minute, least_id};
 use crate::store::{
-    Audit, AuditPage, AuditRow, Error, KeyConflict, KeyConflictPage, KeyLook, Looks, Minute,
-    NewAudit, RunKey, RunKeyPage,
+    Audit, AuditPage, AuditRow, EndLook, Ends, Error, KeyConflict, KeyConflictPage, KeyLook, Looks,
+    Minute, NewAudit, RunKey, RunKeyPage,
 };
 use crate::{AuditId, RunState, Timestamp};
 
@@ -64,6 +66,21 @@ impl Looks for SqliteStore {
                 Ok((minute, Happened::Ended(state(&mut columns)?), columns.unsigned()?))
             })?);
             Ok(by_minute(counts))
+        })
+    }
+
+    fn ends(&self, look: EndLook) -> Answer<'_, Ends> {
+        self.readers.look(move |conn| {
+            let most = look.limit.clamp(1, ENDS_COUNTED_MAX);
+            let (at, run) = look.after;
+            let (at, before) = (at.as_millis(), look.before.as_millis());
+            let params = params![look.state.as_str(), at, run_blob(run), before, limit(most)];
+            let found = row::all(conn, include_str!("sql/look_ends.sql"), params, |row| {
+                let mut columns = Columns { row, next: 0 };
+                let number = columns.unsigned()?;
+                Ok((number, (columns.time()?, run_id(columns.take()?))))
+            })?;
+            Ok(Ends::of(found.into_iter().next(), most))
         })
     }
 }

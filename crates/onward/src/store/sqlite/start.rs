@@ -9,7 +9,7 @@ use super::cancel;
 use super::fault::Fault;
 use super::queues;
 use super::record;
-use super::row::{self, Row, json_text, run_blob, waits_columns, worker_blob};
+use super::row::{self, Row, json_text, notes_column, run_blob, waits_columns, worker_blob};
 use super::tx::Tx;
 use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
 use crate::store::gather;
@@ -230,6 +230,7 @@ pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
             run.deadline_at.map(Timestamp::as_millis),
             run.continued_from.map(run_blob),
             run.lane,
+            notes_column(run)?,
         ],
     )?;
     let no = tx.conn.last_insert_rowid();

@@ -101,7 +101,7 @@ begin
         insert into onward.runs (
             id, state, attempt, worker, wakes, crashes, priority, due_at, workflow, queue, build,
             waits_for, key, created_at, started_at, deadline_at, duplicates,
-            lane
+            lane, notes
         )
         select
             s.id,
@@ -122,7 +122,8 @@ begin
             case when s.start <= v_now and k.id is not null then v_now end,
             s.start + s.timeout,
             0,
-            nullif(s.lane, '')
+            nullif(s.lane, ''),
+            case when s.start > v_now then json_build_object('start_at', s.start)::text end
         from (
             select u.*, greatest(coalesce(u.at, v_now + coalesce(u.after, 0)), v_now) as start
             from unnest(

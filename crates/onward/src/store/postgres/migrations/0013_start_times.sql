@@ -1,0 +1,2 @@
+-- A start that is put off notes until when: `start_runs` is written anew. Runs that were started before
+-- have no such note.
