@@ -8,11 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use onward::conformance::LossyStore;
 use onward::store::{MemoryStore, Store};
 use onward::{Code, Ctx, Entry, Failure, Onward, Record, RunHandle, RunState, Waits, Workflow};
 use tokio::sync::Notify;
 
 const UNIT: Workflow<(), ()> = Workflow::named("unit");
+
+/// A lease that nobody renews while a test lasts.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Only there so that a fault does not hang the suite.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -248,4 +252,23 @@ async fn a_worker_whose_handle_is_dropped_goes_on_serving() {
     tokio::task::yield_now().await;
     let run = onward.start(UNIT, &()).await.unwrap();
     in_time("nobody serves it", run.result()).await.unwrap();
+}
+
+/// Fails where tries that nobody answered count: after them the run is held by a worker that lives,
+/// and executed by nobody.
+#[tokio::test(start_paused = true)]
+async fn a_start_of_unknown_outcome_is_given_back_after_a_long_outage() {
+    let store = Arc::new(LossyStore::around(Arc::new(MemoryStore::new())));
+    let onward = Onward::with_store(Arc::clone(&store) as Arc<dyn Store>);
+    let worker = onward.worker().serve(UNIT, async |_: Ctx, ()| Ok(())).lease(LONG);
+    let worker = worker.start().await.unwrap();
+    store.go_away_after(1);
+    store.lose_next(1);
+    let error = onward.start(UNIT, &()).key("k").await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreUnavailable);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    store.come_back();
+    let run = onward.start(UNIT, &()).key("k").await.unwrap();
+    in_time("nobody executes it", run.result()).await.unwrap();
+    worker.shutdown().await.unwrap();
 }

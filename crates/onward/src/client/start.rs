@@ -59,9 +59,9 @@ pub struct Start<O> {
     output: std::marker::PhantomData<fn() -> O>,
 }
 
-/// How often, and how far apart, a run of unknown outcome is given back: longer than any write
-/// can be under way.
-const RELEASE_TRIES: u32 = 30;
+/// How many answers, and how far apart, must say that a run of unknown outcome is not held before
+/// that is believed: longer than any write can be under way.
+const RELEASE_ANSWERS: u32 = 30;
 const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What one start and many starts have in common.
@@ -343,7 +343,7 @@ async fn start_claimed(
         Ok(started) => started,
         Err(error) => {
             if error.code() == Code::StoreUnavailable {
-                release_unknown(&client, lease);
+                release_unknown(&client, reserved, lease);
             }
             return Err(error);
         }
@@ -370,14 +370,22 @@ async fn start_claimed(
 /// Gives back a run that may have been started and claimed, by a write whose answer was lost: the
 /// caller is told that the outcome is unknown, so nobody would execute it. In the background,
 /// since the caller does not wait; more than once, since the lost write may still be under way.
-fn release_unknown(client: &Arc<Inner>, lease: Lease) {
+/// A store that does not answer says nothing about the run, however long that lasts: its worker
+/// lives on after the outage, and would hold it for ever.
+fn release_unknown(client: &Arc<Inner>, reserved: Reserved, lease: Lease) {
     let client = Arc::clone(client);
     tokio::spawn(async move {
-        for _ in 0..RELEASE_TRIES {
+        let mut answers = 0;
+        // At the end of a tenure the store takes back all of its runs.
+        while answers < RELEASE_ANSWERS && !reserved.is_over() {
             let settle = Settle::new(Vec::new(), End::Released);
             match client.store.settle(lease, settle).await {
                 Ok(_) => return,
-                Err(error) => tracing::debug!(run = %lease.run, %error, "not released yet"),
+                Err(store::Error::Unavailable(..)) => {}
+                Err(error) => {
+                    answers += 1;
+                    tracing::debug!(run = %lease.run, %error, "not released yet");
+                }
             }
             tokio::time::sleep(RELEASE_PAUSE).await;
         }

@@ -449,6 +449,11 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
+    /// Whether the tenure is over in which it was kept.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tenure.is_over()
+    }
+
     pub(crate) fn claimant(&self) -> crate::store::Claimant {
         crate::store::Claimant { worker: self.tenure.worker, build: self.build.clone() }
     }

@@ -49,6 +49,8 @@ pub struct LossyStore {
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
     died: Notify,
+    /// How many writes are still done before the store cannot be reached.
+    reach: Mutex<Option<usize>>,
     /// Who says at which write under a lease the process dies.
     #[cfg(feature = "testing")]
     judge: Option<Judge>,
@@ -101,6 +103,7 @@ pub enum Held {
 enum Fate {
     Answered,
     AnswerLost,
+    Refused,
     Silent(Death),
 }
 
@@ -115,6 +118,7 @@ impl LossyStore {
             asked: Default::default(),
             life: Mutex::default(),
             died: Notify::new(),
+            reach: Mutex::default(),
             #[cfg(feature = "testing")]
             judge: None,
             #[cfg(feature = "testing")]
@@ -186,6 +190,17 @@ impl LossyStore {
         *self.life.lock().unwrap_or_else(PoisonError::into_inner) = Some((writes, death));
     }
 
+    /// Cannot be reached after `writes` more writes: each is refused at once and not done, as by a
+    /// server that is down, until it [comes back](Self::come_back).
+    pub fn go_away_after(&self, writes: usize) {
+        *self.reach.lock().unwrap_or_else(PoisonError::into_inner) = Some(writes);
+    }
+
+    /// Can be reached again.
+    pub fn come_back(&self) {
+        *self.reach.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Resolves once the store has gone silent.
     pub async fn died(&self) {
         self.died.notified().await;
@@ -225,6 +240,11 @@ impl LossyStore {
             }
             *writes -= 1;
         }
+        match &mut *self.reach.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(0) => return Fate::Refused,
+            Some(writes) => *writes -= 1,
+            None => {}
+        }
         if is_one_lost(&self.losses) { Fate::AnswerLost } else { Fate::Answered }
     }
 
@@ -240,6 +260,10 @@ impl LossyStore {
         match fate {
             Fate::Answered => self.counted(write()),
             Fate::AnswerLost => self.counted(lost(write())),
+            Fate::Refused => {
+                let refused = Error::Unavailable(Outage::NoAnswer, "it is not there".into());
+                Box::pin(std::future::ready(Err(refused)))
+            }
             Fate::Silent(death) => {
                 let answer = (death == Death::After).then(|| self.counted(write()));
                 Box::pin(async move {
