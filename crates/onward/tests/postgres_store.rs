@@ -36,7 +36,13 @@ mod overlap;
 mod plan;
 #[path = "postgres_store/pooler.rs"]
 mod pooler;
+#[path = "postgres_store/repeat.rs"]
+mod repeat;
+#[path = "postgres_store/rights.rs"]
+mod rights;
 #[path = "postgres_store/stopped.rs"]
 mod stopped;
 #[path = "postgres_store/tls.rs"]
 mod tls;
+#[path = "postgres_store/upgrade.rs"]
+mod upgrade;

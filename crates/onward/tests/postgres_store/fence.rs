@@ -187,6 +187,7 @@ async fn claims_at_once_never_take_one_run_nor_wait_for_each_other() {
     let stage = Stage::new();
     let store = stage.open().await;
     let (first, second) = (joined(&store).await, joined(&store).await);
+    let third = joined(&store).await;
     for _ in 0..4 {
         started(&store).await;
     }
@@ -200,7 +201,7 @@ async fn claims_at_once_never_take_one_run_nor_wait_for_each_other() {
     stage.waiting(1).await;
     let rest = store.claim(claim_of(second, 2));
     stage.waiting(2).await;
-    let none = store.claim(claim_of(second, 3));
+    let none = store.claim(claim_of(third, 2));
     assert!(soon(none).await.unwrap().runs.is_empty());
 
     let_go(&raw).await;

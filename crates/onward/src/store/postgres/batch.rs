@@ -75,7 +75,9 @@ impl Write for RunWrite {
         output + self.records.iter().map(Record::bytes).sum::<usize>()
     }
 
-    async fn commit(batch: Vec<Self>, line: &mut Line) {
+    async fn commit(mut batch: Vec<Self>, line: &mut Line) {
+        // As starts do that meet runs, so that the two seldom wait for each other.
+        batch.sort_unstable_by_key(|write| write.lease.run);
         let (mut ordinary, mut rare) = (Vec::with_capacity(batch.len()), Vec::new());
         for write in batch {
             let place = if write.is_ordinary() { &mut ordinary } else { &mut rare };

@@ -362,6 +362,8 @@ function settle(p_now bigint, p_workers uuid[], w_run uuid[], w_worker uuid[], w
 
 function signal(run uuid, name text, value jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text) returns bigint;
 
+function signal_alone(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
+
 function signal_inside(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
 
 function signal_one(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);

@@ -17,7 +17,7 @@ use crate::limits::SIGNALS_MAX;
 use crate::store::{Claimed, Conflict, Error, Inbox, NewSignal, Signal, Signalled};
 use crate::{Fingerprint, Json, RunId, Timestamp, failpoint};
 
-const SIGNAL: &str = "select how, no, at from onward.signal_one($1, $2, $3, $4, $5, $6, $7, $8)";
+const SIGNAL: &str = "select how, no, at from onward.signal_alone($1, $2, $3, $4, $5, $6, $7, $8)";
 
 // The function for SQL is written for this number.
 const _: () = assert!(SIGNALS_MAX == 10_000);

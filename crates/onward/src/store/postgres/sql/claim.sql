@@ -46,7 +46,9 @@ create or replace function onward.claim(
 )
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a claim reads.
-set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+set enable_seqscan = off set plan_cache_mode = force_generic_plan
+-- Below the time after which the caller gives up, so that no claim waits on for a caller that is gone.
+set lock_timeout = '6s' as $$
 declare
     v_now bigint;
     v_woken uuid[];
@@ -67,6 +69,12 @@ begin
     -- A claim that a crash took back would be made again under the same lease.
     perform onward.durable();
     perform onward.assert_live(p_worker);
+    -- One claim of a worker at a time: a repeat whose first try is still under way waits for it, and
+    -- finds what it took. It would find nothing otherwise, and nobody would ask for those runs again.
+    perform pg_advisory_xact_lock(
+        ('x' || substr(k.hex, 1, 8))::bit(32)::integer, ('x' || substr(k.hex, 9, 8))::bit(32)::integer
+    )
+    from (select right(replace(p_worker::text, '-', ''), 16) as hex) k;
     v_now := onward.now_ms(p_now);
     v_woken := onward.wake(p_due_from, v_now, p_wake_limit);
     v_kept := onward.claim_kept(p_build);

@@ -50,12 +50,15 @@ declare
     v_parks bigint;
     v_told bigint;
     v_done bigint;
+    v_parked bigint;
     v_woken uuid[];
 begin
     perform onward.durable();
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
-    -- Under the fence nobody but their holder changes these runs' states from here on.
+    -- Under the fence nobody but their holder changes these runs' states from here on. The holder may:
+    -- an earlier try of this very write, whose answer was lost, may be committed while this one waits
+    -- for the row, and the run be another's by then. So what changes a state asks for the lease again.
     select
         coalesce(array_agg(w.run), '{}'),
         count(*) filter (where w.ending in ('completed', 'failed', 'cancelled')),
@@ -79,13 +82,18 @@ begin
         where not exists (select from unnest(v_held) h where h = w);
         -- What is left is written, without what belongs to others.
         select
-            array_agg(w.run), array_agg(w.ending), array_agg(w.output), array_agg(w.failure),
-            array_agg(w.step), array_agg(w.wake_at), array_agg(w.waits_for),
-            array_agg(w.wakes_seen)
-        into w_run, w_end, w_output, w_failure, w_step, w_wake_at, w_waits_for, w_wakes_seen
+            array_agg(w.run), array_agg(w.worker), array_agg(w.attempt), array_agg(w.ending),
+            array_agg(w.output), array_agg(w.failure), array_agg(w.step), array_agg(w.wake_at),
+            array_agg(w.waits_for), array_agg(w.wakes_seen)
+        into
+            w_run, w_worker, w_attempt, w_end, w_output, w_failure, w_step, w_wake_at, w_waits_for,
+            w_wakes_seen
         from unnest(
-            w_run, w_end, w_output, w_failure, w_step, w_wake_at, w_waits_for, w_wakes_seen
-        ) w (run, ending, output, failure, step, wake_at, waits_for, wakes_seen)
+            w_run, w_worker, w_attempt, w_end, w_output, w_failure, w_step, w_wake_at, w_waits_for,
+            w_wakes_seen
+        ) w (
+            run, worker, attempt, ending, output, failure, step, wake_at, waits_for, wakes_seen
+        )
         where w.run = any (v_held);
         select
             coalesce(array_agg(r.run), '{}'), array_agg(r.seq), array_agg(r.step),
@@ -148,12 +156,15 @@ begin
                 when w.ending = 'cancelled' then true
                 when w.ending = 'failed' and r.cancel_at is not null then true
             end
-        from unnest(w_run, w_end, w_step) w (run, ending, step)
-        where r.id = w.run and r.successor is null
+        from unnest(w_run, w_worker, w_attempt, w_end, w_step)
+            w (run, worker, attempt, ending, step)
+        where r.id = w.run and r.worker = w.worker and r.attempt = w.attempt
+            and r.successor is null
             and w.ending in ('completed', 'failed', 'cancelled');
         get diagnostics v_done = row_count;
         if v_done <> v_ends then
-            raise exception 'a run has another behind it' using errcode = 'OW001';
+            raise exception 'a run has another behind it, or is another''s by now'
+                using errcode = 'OW001';
         end if;
         insert into onward.outputs (run, output, failure)
         select w.run, w.output, w.failure
@@ -184,9 +195,11 @@ begin
                 ticket = null,
                 crashes = 0,
                 retried_at = null
-            from unnest(w_run, w_end, w_wake_at, w_waits_for, w_wakes_seen)
-                w (run, ending, wake_at, waits_for, wakes_seen)
-            where r.id = w.run and w.ending in ('parked', 'released')
+            from unnest(
+                w_run, w_worker, w_attempt, w_end, w_wake_at, w_waits_for, w_wakes_seen
+            ) w (run, worker, attempt, ending, wake_at, waits_for, wakes_seen)
+            where r.id = w.run and r.worker = w.worker and r.attempt = w.attempt
+                and w.ending in ('parked', 'released')
             returning r.id, r.attempt, r.build,
                 w.ending = 'parked' and r.state = 'queued' as was_woken
         ), traced as (
@@ -195,7 +208,12 @@ begin
                 case when p.was_woken then 'queued' else 'as_said' end
             from parked p
         )
-        select coalesce(array_agg(p.id) filter (where p.was_woken), '{}') into v_woken from parked p;
+        select coalesce(array_agg(p.id) filter (where p.was_woken), '{}'), count(*)
+        into v_woken, v_parked
+        from parked p;
+        if v_parked <> v_parks then
+            raise exception 'a run is another''s by now' using errcode = 'OW001';
+        end if;
         return query select q, 'queued'::text from unnest(v_woken) q;
     end if;
 end

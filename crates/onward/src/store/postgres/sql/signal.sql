@@ -94,6 +94,29 @@ begin
 end
 $$;
 
+-- Keeps a signal in a transaction of its own, which waits for a stranger's lock no longer than its
+-- caller does. In a transaction of the user's own their settings hold.
+create or replace function onward.signal_alone(
+    p_now bigint,
+    p_run uuid,
+    p_name text,
+    p_step text,
+    p_key text,
+    p_fingerprint bytea,
+    p_body text,
+    p_most bigint
+) returns table (how text, no bigint, at bigint)
+language plpgsql volatile
+set lock_timeout = '6s' as $$
+begin
+    return query
+    select s.how, s.no, s.at
+    from onward.signal_one(
+        p_now, p_run, p_name, p_step, p_key, p_fingerprint, p_body, p_most
+    ) s;
+end
+$$;
+
 -- Keeps a signal inside a transaction of the user's own, and has the others told at its commit.
 create or replace function onward.signal_inside(
     p_now bigint,

@@ -20,6 +20,8 @@ declare
     v_at bigint[];
     v_caller text[];
     v_full uuid[];
+    v_added bigint;
+    v_counted bigint;
 begin
     perform onward.durable();
     v_now := onward.now_ms(p_now);
@@ -47,7 +49,18 @@ begin
         where r.id = a.run
         returning r.id, r.duplicates
     )
-    select coalesce(array_agg(c.id), '{}') into v_full from counted c where c.duplicates > p_kept;
+    select
+        coalesce(array_agg(c.id) filter (where c.duplicates > p_kept), '{}'),
+        count(*),
+        (select count(distinct d.run) from added d)
+    into v_full, v_counted, v_added
+    from counted c;
+    if v_counted < v_added then
+        -- A prune took the run meanwhile, and these would stay for good.
+        delete from onward.duplicates d
+        where d.start = any (v_id) and d.run = any (v_run)
+            and not exists (select from onward.runs r where r.id = d.run);
+    end if;
     delete from onward.duplicates d
     where d.no = any (array(
         select x.no

@@ -17,7 +17,9 @@ create or replace function onward.sweep(
     next_at bigint,
     children uuid[]
 )
-language plpgsql volatile set enable_seqscan = off as $$
+language plpgsql volatile set enable_seqscan = off
+-- Below the time after which the caller gives up: see `claim`.
+set lock_timeout = '6s' as $$
 declare
     v_now bigint;
     v_woken uuid[];
@@ -338,11 +340,18 @@ begin
         limit p_limit
     ) u;
     if v_children = '{}' then
+        -- Looked at once more, by the statement that forgets it: one that was cancelled since may have
+        -- children that nobody was asked about.
         update onward.runs p
         set cascades = null
         where p.id = any (array(
             select q.id from onward.runs q
             where q.cascades is not null
+                and not exists (
+                    select from onward.runs c
+                    where c.parent = q.id and c.parent is not null and c.finished_at is null
+                        and not c.detached and c.cancel_at is null
+                )
             order by q.id
             limit p_limit
             for update skip locked

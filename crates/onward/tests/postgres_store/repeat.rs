@@ -1,0 +1,135 @@
+//! Writes that are repeated while their first try is still under way: its answer is lost, and its
+//! commit is not done yet. What waits for a stranger's lock ends before its caller gives it up.
+
+use onward::store::*;
+use onward::{QueueLimits, RunState, Waits, WorkerId};
+use tokio_postgres::Client;
+
+use crate::stage::*;
+
+/// Fails where a claim looks by its ticket before the first try is committed, and finds nothing: the
+/// runs of the first try are held by a worker that never hears of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_claim_finds_what_its_first_try_is_about_to_take() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let raw = limited(&stage, &store).await;
+    let run = started(&store).await;
+    let first = store.claim(claim_of(worker, 7));
+    stage.waiting(1).await;
+    let repeat = store.claim(claim_of(worker, 7));
+    stage.waiting(2).await;
+    let_go(&raw).await;
+    for claims in [soon(first).await.unwrap(), soon(repeat).await.unwrap()] {
+        let taken: Vec<_> = claims.runs.iter().map(|claimed| claimed.lease.run).collect();
+        assert_eq!(taken, [run]);
+    }
+}
+
+/// Limits the queue, and holds its row in an open transaction.
+async fn limited(stage: &Stage, store: &PostgresStore) -> Client {
+    let limits = QueueLimits { concurrency: Some(2), ..QueueLimits::default() };
+    let queues = store.queues().unwrap();
+    queues.put_queue(PutQueue { name: "default".to_owned(), limits }).await.unwrap();
+    let raw = stage.raw().await;
+    raw.batch_execute("begin; select 1 from queues where name = 'default' for update")
+        .await
+        .unwrap();
+    raw
+}
+
+/// Fails where a settle looks at the lease once: what it waited for may have made the run another's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_settle_leaves_the_next_holder_alone() {
+    let waits_for = Waits::Timer { step: "sleep".to_owned() };
+    let parked = || End::Parked { wake_at: None, waits_for: waits_for.clone(), wakes_seen: 0 };
+    for end in [parked(), End::Released, End::Completed(json("1"))] {
+        let stage = Stage::new();
+        let store = stage.open().await;
+        let (worker, next) = (joined(&store).await, joined(&store).await);
+        started(&store).await;
+        let lease = claimed(&store, worker, 1).await;
+        // What the first try left, and a claim after it, under way as one.
+        let raw = stage.raw().await;
+        let taken = format!(
+            "begin; update runs set attempt = 2, worker = {} where id = {}",
+            worker_literal(next),
+            literal(lease.run)
+        );
+        raw.batch_execute(&taken).await.unwrap();
+        let repeat = store.settle(lease, Settle::new(vec![], end));
+        stage.waiting(1).await;
+        raw.batch_execute("commit").await.unwrap();
+        let answer = soon(repeat).await.unwrap_err();
+        assert!(matches!(answer, Error::LeaseLost), "{answer}");
+        let run = store.get(Which::Id(lease.run)).await.unwrap().unwrap();
+        assert_eq!((run.state, run.worker, run.attempt), (RunState::Running, Some(next), 2));
+    }
+}
+
+fn worker_literal(worker: WorkerId) -> String {
+    format!("'{:032x}'::uuid", worker.as_u128())
+}
+
+/// Fails where a sweep looks for children of cancelled runs in one statement and forgets these runs
+/// in the next: one that was cancelled in between is forgotten with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_that_is_cancelled_during_a_sweep_is_not_forgotten() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let (childless, parent) = (started(&store).await, started(&store).await);
+    let child = started(&store).await;
+    let raw = stage.raw().await;
+    let family = format!(
+        "update runs set state = 'cancelled', finished_at = 1, due_at = null where id in ({0}, {1});
+         update runs set cascades = true where id = {0};
+         update runs set parent = {1}, parent_step = 'c' where id = {2}",
+        literal(childless),
+        literal(parent),
+        literal(child)
+    );
+    raw.batch_execute(&family).await.unwrap();
+    raw.batch_execute("begin; lock table runs in share mode").await.unwrap();
+    let swept = store.sweep(sweep_of(worker));
+    // It has looked for children, and is about to forget.
+    stage.waiting(1).await;
+    let cancelled =
+        format!("update runs set cascades = true where id = {}; commit", literal(parent));
+    raw.batch_execute(&cancelled).await.unwrap();
+    soon(swept).await.unwrap();
+    store.sweep(sweep_of(worker)).await.unwrap();
+    let child = store.get(Which::Id(child)).await.unwrap().unwrap();
+    assert_eq!(child.state, RunState::Cancelled);
+}
+
+/// Fails where these wait without a limit of their own: each repeat would leave one more behind in the
+/// server, which does later what nobody waits for any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_a_strangers_lock_says_so_before_it_is_given_up() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let queue = limited(&stage, &store).await;
+    let run = started(&store).await;
+    let row = stage.raw().await;
+    let lock = format!("begin; select 1 from runs where id = {} for update", literal(run));
+    row.batch_execute(&lock).await.unwrap();
+    let signal = NewSignal {
+        run,
+        name: "go".to_owned(),
+        step: "go".to_owned(),
+        key: "k".to_owned(),
+        fingerprint: json("1").fingerprint(),
+        body: json("1"),
+    };
+    let (claim, signal) = (store.claim(claim_of(worker, 1)), store.signal(signal));
+    let told = [soon(claim).await.unwrap_err(), soon(signal).await.unwrap_err()];
+    for error in told {
+        assert!(matches!(error, Error::Unavailable(Outage::Locked, _)), "{error}");
+    }
+    stage.waiting(0).await;
+    let_go(&queue).await;
+    let_go(&row).await;
+}
