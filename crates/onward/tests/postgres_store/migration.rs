@@ -248,3 +248,16 @@ async fn relations(raw: &Client) -> Vec<(String, String)> {
 async fn texts(raw: &Client, sql: &str) -> Vec<String> {
     raw.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
+
+/// Fails where the channel of notifications gets a longer name than Postgres takes.
+#[tokio::test]
+async fn a_schema_may_have_the_longest_name_that_is_taken() {
+    let name = format!("{:a<56}", database::Schema::new().0.clone());
+    let schema = database::Schema(name);
+    let store = PostgresStore::open(&schema.url()).await.unwrap();
+    let worker = joined(&store).await;
+    started(&store).await;
+    claimed(&store, worker, 1).await;
+    // It tells the others, in its transaction, what it gives back.
+    store.leave(worker).await.unwrap();
+}

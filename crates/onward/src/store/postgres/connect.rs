@@ -1,11 +1,12 @@
 //! Connections to the server.
 //!
-//! Owns: how one is made, with or without TLS, and within what time. Never keeps one; the pool
-//! and the lanes do.
+//! Owns: how one is made, with or without TLS, to which of several hosts, and within what time. Never
+//! keeps one; the pool and the lanes do.
 
 use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,19 +15,23 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::sync::mpsc;
-use tokio_postgres::config::Host;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::fault::Fault;
+use super::host::named;
 use super::options::Tls;
 use crate::store::Outage;
 
 /// Makes connections.
 #[derive(Clone)]
 pub(super) struct Connector {
-    config: Config,
+    /// One for each host, in the order of the URL.
+    hosts: Vec<Config>,
+    /// Which of them answered last: it is asked first.
+    latest: Arc<AtomicUsize>,
     tls: Option<MakeRustlsConnect>,
+    /// For each host.
     timeout: Duration,
 }
 
@@ -43,7 +48,8 @@ impl Connector {
                 Some(MakeRustlsConnect::new(client_config(Verify::Against(roots))?))
             }
         };
-        Ok(Self { config, tls, timeout })
+        let hosts = super::host::each(&config);
+        Ok(Self { hosts, latest: Arc::default(), tls, timeout })
     }
 
     /// Connects, and drives the connection on the runtime that this is called on.
@@ -51,30 +57,49 @@ impl Connector {
         Ok(self.listen().await?.0)
     }
 
-    /// Connects, and hands on what the server says of itself.
+    /// Connects, and hands on what the server says of itself. Hosts are tried one after the other: one
+    /// that is silent must not keep the next, which took over from it, from being found.
     pub(super) async fn listen(&self) -> Result<(Client, Messages), Fault> {
+        let (count, first) = (self.hosts.len(), self.latest.load(Ordering::Relaxed));
+        let mut faults = Vec::new();
+        for place in (0..count).map(|after| (first + after) % count) {
+            match self.connect_to(&self.hosts[place]).await {
+                Ok(connected) => {
+                    self.latest.store(place, Ordering::Relaxed);
+                    return Ok(connected);
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        Err(super::host::none_answered(faults))
+    }
+
+    async fn connect_to(&self, host: &Config) -> Result<(Client, Messages), Fault> {
         let connecting = async {
             match &self.tls {
                 None => {
-                    let (client, connection) = self.config.connect(NoTls).await?;
+                    let (client, connection) = host.connect(NoTls).await?;
                     Ok((client, drive(connection)))
                 }
                 Some(tls) => {
-                    let (client, connection) = self.config.connect(tls.clone()).await?;
+                    let (client, connection) = host.connect(tls.clone()).await?;
                     Ok((client, drive(connection)))
                 }
             }
         };
         match tokio::time::timeout(self.timeout, connecting).await {
             Ok(Ok(connected)) => Ok(connected),
-            Ok(Err(error)) => Err(unreached(error, &self.config)),
-            Err(_) => Err(Fault::no_answer(format!("no connection within {:?}", self.timeout))),
+            Ok(Err(error)) => Err(unreached(error, host)),
+            Err(_) => {
+                let why = format!("{}: no connection within {:?}", named(host), self.timeout);
+                Err(Fault::no_answer(why))
+            }
         }
     }
 }
 
 /// Why there is no connection, whatever the kind of error: a refused one says it in its sources.
-fn unreached(error: tokio_postgres::Error, config: &Config) -> Fault {
+fn unreached(error: tokio_postgres::Error, host: &Config) -> Fault {
     let mut why = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -86,28 +111,12 @@ fn unreached(error: tokio_postgres::Error, config: &Config) -> Fault {
     }
     let met = ADVICE.iter().find(|(sign, _)| why.contains(sign));
     let advice = met.map_or(String::new(), |(_, advice)| format!("; {advice}"));
-    let ports = config.get_ports();
-    // One port is for all of them, none is the usual one.
-    let port = |place: usize| ports.get(place).or(ports.first()).unwrap_or(&PORT);
-    let place = |(place, host)| format!("{}:{}", named(host), port(place));
-    let hosts: Vec<_> = config.get_hosts().iter().enumerate().map(place).collect();
     let outage = match Fault::from(error) {
         Fault::Outage(outage, _) => outage,
         _ => Outage::NoAnswer,
     };
-    Fault::Outage(outage, format!("{}: {why}{advice}", hosts.join(", ")))
+    Fault::Outage(outage, format!("{}: {why}{advice}", named(host)))
 }
-
-fn named(host: &Host) -> String {
-    match host {
-        Host::Tcp(name) => name.clone(),
-        #[cfg(unix)]
-        Host::Unix(path) => path.display().to_string(),
-    }
-}
-
-/// Where a server listens whose URL names no port.
-const PORT: u16 = 5432;
 
 /// What to change where the two sides do not agree about encryption, or there is no other side, by a
 /// part of the error.
@@ -234,7 +243,7 @@ impl ServerCertVerifier for AnyServer {
 impl std::fmt::Debug for Connector {
     /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let hosts = self.config.get_hosts();
+        let hosts: Vec<_> = self.hosts.iter().map(named).collect();
         f.debug_struct("Connector").field("hosts", &hosts).finish_non_exhaustive()
     }
 }

@@ -17,6 +17,7 @@ mod export;
 mod fault;
 mod floor;
 mod home;
+mod host;
 mod import;
 mod lane;
 mod listen;
@@ -67,6 +68,9 @@ use super::*;
 
 /// Connections that commit what runs record: more do not help.
 const LANES: usize = 2;
+
+/// Connections for leases: one, and one beside it while that does not answer.
+const VITAL_CONNECTIONS: usize = 2;
 
 /// How often an idle worker looks for work without a hint, since hints come by notification.
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(20);
@@ -142,7 +146,7 @@ impl PostgresStore {
             clock: StoreClock::new(options.clock),
             hub: Hub::default(),
             pool: Pool::new(connector.clone(), options.pool_size, timeout),
-            vital: Pool::new(connector.clone(), 1, timeout),
+            vital: Pool::new(connector.clone(), VITAL_CONNECTIONS, timeout),
             hints: Pool::new(connector.clone(), 1, timeout),
             connector,
             timeout: options.statement_timeout,

@@ -22,6 +22,10 @@ const STATEMENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(8);
 /// The schema that the tables are in, unless told otherwise.
 pub(super) const SCHEMA_DEFAULT: &str = "onward";
 
+/// The longest name of a schema: with `onward_` before it it names the channel of notifications, and
+/// Postgres takes names of less than 64 bytes.
+const SCHEMA_BYTES_MAX: usize = 56;
+
 /// How a store on Postgres is opened.
 ///
 /// Each option can stand in the URL too, and the URL counts:
@@ -42,9 +46,10 @@ pub struct PostgresOptions {
     /// Whether the schema may be created or brought up to date. Default: yes.
     pub create: bool,
     /// Connections for all that is not a group commit. Besides them the store has three that
-    /// commit, one for leases, one that notifies and one that listens. Default: 8.
+    /// commit, one for leases (two while the first does not answer), one that notifies and one that
+    /// listens. Default: 8.
     pub pool_size: usize,
-    /// The longest wait for a connection. Default: 5 s.
+    /// The longest wait for a connection, for each host of the URL. Default: 5 s.
     pub connect_timeout: Duration,
     /// The longest wait for the answer to a statement, after which the connection is given up and
     /// the outcome is unknown. Default: 8 s, less than a lease.
@@ -111,7 +116,8 @@ impl Target {
         let mut config: Config = rest.parse().map_err(|error| {
             Error::new(Code::InvalidOption).about("the Postgres URL cannot be read").because(error)
         })?;
-        config.connect_timeout(options.connect_timeout);
+        // For each address of a host, so that a second one is tried as well within its time.
+        config.connect_timeout(options.connect_timeout / 2);
         config.tcp_user_timeout(options.statement_timeout);
         config.keepalives_idle(Duration::from_secs(10));
         if config.get_application_name().is_none() {
@@ -129,6 +135,10 @@ impl Target {
 
 fn tls(mode: Option<&str>, root: Option<String>) -> Result<Tls, Error> {
     match mode {
+        None if root.is_some() => {
+            let about = "sslrootcert without sslmode; write sslmode=verify-full beside it";
+            Err(Error::new(Code::InvalidOption).about(about))
+        }
         None | Some("disable") => Ok(Tls::Off),
         // As in libpq: with an authority at hand, `require` verifies by it.
         Some("require") if root.is_none() => Ok(Tls::Encrypt),
@@ -144,10 +154,12 @@ fn tls(mode: Option<&str>, root: Option<String>) -> Result<Tls, Error> {
 fn check_schema(schema: &str) -> Result<(), Error> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
-    if begins && schema.chars().all(plain) && schema.len() <= 63 && !schema.starts_with("pg_") {
+    let is_short = schema.len() <= SCHEMA_BYTES_MAX;
+    if begins && schema.chars().all(plain) && is_short && !schema.starts_with("pg_") {
         return Ok(());
     }
-    let about = format!("schema {schema:?}; write small letters, digits and _, at most 63");
+    let about =
+        format!("schema {schema:?}; write small letters, digits and _, at most {SCHEMA_BYTES_MAX}");
     Err(Error::new(Code::InvalidOption).about(about))
 }
 
@@ -201,11 +213,13 @@ mod tests {
         let root = Some("/ca.pem".to_owned());
         assert_eq!(tls("sslmode=verify-full&sslrootcert=/ca.pem"), Tls::Verify { root });
         assert!(target("postgres://db/shop?sslmode=perhaps").is_err());
+        // It would be in clear text though an authority was named.
+        assert!(target("postgres://db/shop?sslrootcert=/ca.pem").is_err());
     }
 
     #[test]
     fn a_schema_that_is_no_plain_name_is_refused() {
-        for schema in ["", "Onward", "a-b", "a;b", "1a", "pg_own", &"a".repeat(64)] {
+        for schema in ["", "Onward", "a-b", "a;b", "1a", "pg_own", &"a".repeat(57)] {
             let options = PostgresOptions { schema: schema.to_owned(), ..Default::default() };
             assert!(Target::of("postgres://db/shop", options).is_err(), "{schema:?}");
         }

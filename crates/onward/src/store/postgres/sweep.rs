@@ -3,7 +3,9 @@
 //! Owns: how a worker joins, renews and leaves, and the call that sweeps. Never marks the worker
 //! that sweeps.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
@@ -14,7 +16,7 @@ use super::row::{Columns, json_text, run_id, small_limit, worker_id, worker_uuid
 use super::tx::{Changes, Param, Session, transact};
 use crate::limits::{CASCADE_BATCH_MAX, LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
 use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
-use crate::{Clock as _, SystemClock, Timestamp, WorkerId};
+use crate::{Clock as _, RunId, SystemClock, Timestamp, WorkerId};
 
 const LEAVE: &str = "select onward.leave($1, $2)";
 const SWEEP: &str = "select lost, taken, woken, changed, more, next_at, children \
@@ -42,9 +44,35 @@ pub(super) async fn join(shared: Arc<Shared>, worker: NewWorker) -> Result<(), F
     }
 }
 
+/// How long a renewal waits for its answer before it is asked for on a second connection too.
+const RENEW_BESIDE_AFTER: Duration = Duration::from_secs(2);
+
 /// Renews a lease, unless it is lost, and sets the store's clock by the answer.
+///
+/// A connection may be dead without a word, as when a firewall forgot it. To wait for it until it is
+/// given up would cost the lease, though another would answer at once. And to give it up sooner would
+/// cost the lease where the server is slow. So after a while both are waited for.
 pub(super) async fn renew(shared: Arc<Shared>, worker: WorkerId) -> Result<Timestamp, Fault> {
-    let mut session = Session::vital(&shared).await?;
+    let mut first = pin!(renew_once(&shared, worker));
+    tokio::select! {
+        answer = &mut first => return answer,
+        () = tokio::time::sleep(RENEW_BESIDE_AFTER) => {}
+    }
+    let mut second = pin!(renew_once(&shared, worker));
+    tokio::select! {
+        answer = &mut first => match answer {
+            Err(Fault::Outage(..)) => second.await,
+            answer => answer,
+        },
+        answer = &mut second => match answer {
+            Err(Fault::Outage(..)) => first.await,
+            answer => answer,
+        },
+    }
+}
+
+async fn renew_once(shared: &Arc<Shared>, worker: WorkerId) -> Result<Timestamp, Fault> {
+    let mut session = Session::vital(shared).await?;
     let params: [Param<'_>; 2] =
         [(&worker_uuid(worker), Type::UUID), (&shared.clock.given(), Type::INT8)];
     let asked = SystemClock.now();
@@ -68,7 +96,7 @@ pub(super) async fn leave(shared: Arc<Shared>, worker: WorkerId) -> Result<(), F
         None => Vec::new(),
     };
     let runs: Vec<_> = runs.into_iter().map(run_id).collect();
-    shared.tell(Changes { work: !runs.is_empty(), runs, ..Changes::default() });
+    tell_here(&shared, runs);
     Ok(())
 }
 
@@ -97,8 +125,13 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
     let children: Vec<uuid::Uuid> = columns.take()?;
     drop(session);
     cascade(&shared, children).await?;
-    shared.tell(Changes { work: !runs.is_empty(), runs, ..Changes::default() });
+    tell_here(&shared, runs);
     Ok(Swept { lost, taken, woken: usize::try_from(woken).unwrap_or(0), more, next_at })
+}
+
+/// Tells this process that runs are queued. The others were told by the transaction itself.
+fn tell_here(shared: &Shared, runs: Vec<RunId>) {
+    Changes { work: !runs.is_empty(), runs, ..Changes::default() }.tell(&shared.hub);
 }
 
 /// Asks the children of cancelled runs to end. One that has ended meanwhile is left alone.
