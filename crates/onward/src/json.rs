@@ -76,7 +76,7 @@ impl Json {
         serde_json::from_str(&self.0).map_err(|source| match codec::describe(self) {
             // A payload that was not decoded fits no type of its own.
             Some(how) => Error::new(Code::PayloadUnreadable).about(format!("it is {how}")),
-            None => Error::type_mismatch(std::any::type_name::<T>(), source),
+            None => Error::type_mismatch(std::any::type_name::<T>(), &source),
         })
     }
 
@@ -214,6 +214,44 @@ mod tests {
         let json = Json::of("a\0b").unwrap();
         assert_eq!(json.read::<String>().unwrap(), "a\0b");
         assert!(!json.as_str().contains('\0'));
+    }
+
+    /// What it says is stored and shown to people who may not see payloads.
+    #[test]
+    fn a_misfit_is_told_without_the_value() {
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Kind {
+            Debit,
+        }
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Card {
+            #[expect(dead_code, reason = "it is read and not looked at")]
+            number: u32,
+            #[expect(dead_code, reason = "it is read and not looked at")]
+            kind: Kind,
+        }
+        for text in [
+            r#"{"number":"4111","kind":"debit"}"#,
+            r#"{"number":41114111411141,"kind":"debit"}"#,
+            r#"{"number":-4111,"kind":"debit"}"#,
+            r#"{"number":1,"kind":"4111"}"#,
+            r#"{"number":1,"kind":"debit","4111":1}"#,
+            r#"["4111"]"#,
+            r#""4111""#,
+            "4111",
+        ] {
+            let error = Json::parse(text).unwrap().read::<Card>().unwrap_err();
+            assert_eq!(error.code(), Code::TypeMismatch);
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let said = format!("{error} {error:?} {source:?}");
+            assert!(!said.contains("4111"), "{said}");
+            assert!(said.contains("Card: it does not fit at line 1 column"), "{said}");
+        }
+        let missing = Json::parse(r#"{"kind":"debit"}"#).unwrap().read::<Card>().unwrap_err();
+        let said = missing.detail();
+        assert!(said.ends_with("at line 1 column 16, the field `number` is missing"), "{said}");
     }
 
     #[test]

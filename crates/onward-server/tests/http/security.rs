@@ -1,6 +1,6 @@
 //! Who gets in, from where, and what is written down about it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onward::{Ctx, Failure, Json, Workflow};
 use onward_server::{Access, NewToken, Options, Payload, Role, ServeError, ServeOptions, Tokens};
@@ -164,6 +164,42 @@ async fn payloads_are_hidden_where_that_is_asked_for() {
         assert!(!stage.get(path).await.text.contains("4111-secret"), "{path}");
     }
     assert!(!run.text.contains("4111-secret"), "{}", run.text);
+    stage.stop().await;
+}
+
+/// The library says why a run is stuck, and must not quote what it could not read.
+#[tokio::test]
+async fn a_stuck_run_says_nothing_of_its_payload() {
+    const COUNT: Workflow<u32, u32> = Workflow::named("count");
+    const TOLD: Workflow<(), u32> = Workflow::named("told");
+    let stage = Stage::with(Options::new(Access::Open(Role::Admin)).hide_payloads()).await;
+    let worker = stage.onward.worker().serve(COUNT, async |_: Ctx, count| Ok::<_, Failure>(count));
+    let worker = worker.serve(TOLD, async |ctx: Ctx, ()| ctx.signal::<u32>("number").await);
+    let worker = worker.start().await.unwrap();
+    let path = |workflow| format!("/api/v1/workflows/{workflow}/runs");
+    let count = stage.post(&path("count"), json!({ "input": SECRET })).await.json();
+    let told = stage.post(&path("told"), json!({})).await.json();
+    let ids = [&count, &told].map(|run| run["run"]["id"].as_str().unwrap().to_owned());
+    let signal = json!({ "name": "number", "value": SECRET });
+    stage.post(&format!("/api/v1/runs/{}/signals", ids[1]), signal).await;
+    let begun = Instant::now();
+    while stage.get("/api/v1/waiting?for=stuck").await.json()["items"].as_array().unwrap().len() < 2
+    {
+        assert!(begun.elapsed() < SOON, "they are not stuck");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut paths: Vec<_> = ids.iter().map(|id| format!("/api/v1/runs/{id}")).collect();
+    paths.extend(ids.iter().map(|id| format!("/api/v1/runs/{id}/history")));
+    paths
+        .extend(["/runs", "/runs.jsonl", "/runs.csv", "/waiting"].map(|it| format!("/api/v1{it}")));
+    for path in paths {
+        let text = stage.get(&path).await.text;
+        assert!(!text.contains(SECRET), "{path}: {text}");
+    }
+    let shown = stage.get(&format!("/api/v1/runs/{}", ids[0])).await.json();
+    let detail = shown["run"]["waits_for"]["detail"].as_str().unwrap();
+    assert!(detail.contains("u32") && detail.contains("line 1"), "{detail}");
+    worker.shutdown().await.unwrap();
     stage.stop().await;
 }
 
