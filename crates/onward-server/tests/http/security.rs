@@ -1,8 +1,9 @@
 //! Who gets in, from where, and what is written down about it.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use onward::{Ctx, Failure, Json, Workflow};
+use onward::{Ctx, Failure, Json, RunId, Workflow};
 use onward_server::{Access, NewToken, Options, Payload, Role, ServeError, ServeOptions, Tokens};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -301,6 +302,42 @@ async fn filled(stage: &Stage) -> [String; 5] {
         "/api/v1/schedules".to_owned(),
         "/api/v1/schedules/x".to_owned(),
     ]
+}
+
+/// With the hook of the documentation, which looks at the workflow.
+#[tokio::test]
+async fn the_hook_is_told_whose_payload_it_is() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let redact = move |payload: Payload<'_>| {
+        told.lock().unwrap().push(payload.run);
+        if payload.workflow == Some("noisy") {
+            return Json::stored("\"left out\"");
+        }
+        payload.json.clone()
+    };
+    let stage = Stage::with(Options::new(Access::Open(Role::Admin)).redact(redact)).await;
+    let paths = filled(&stage).await;
+    let run: RunId = paths[0].split('/').nth(4).unwrap().parse().unwrap();
+    for path in &paths {
+        seen.lock().unwrap().clear();
+        let text = stage.get(path).await.text;
+        assert!(text.contains("\"left out\"") && !text.contains(SECRET), "{path}: {text}");
+        let of_run = !path.contains("/schedules");
+        assert_eq!(*seen.lock().unwrap(), [of_run.then_some(run)], "{path}");
+    }
+    // A key outlives its run. Whose it was is still known by its holder, its workflow not.
+    stage.send("DELETE", &format!("/api/v1/runs/{run}"), Asked::default()).await;
+    seen.lock().unwrap().clear();
+    assert_eq!(stage.get(&paths[2]).await.status, 200);
+    assert_eq!(*seen.lock().unwrap(), [Some(run)]);
+    // Work outside any run has none.
+    let work = stage.onward.once("outside").run(async || Ok::<_, Failure>(SECRET.to_owned()));
+    work.await.unwrap();
+    seen.lock().unwrap().clear();
+    assert!(stage.get("/api/v1/step-keys/outside").await.text.contains(SECRET));
+    assert_eq!(*seen.lock().unwrap(), [None]);
+    stage.stop().await;
 }
 
 #[tokio::test]
