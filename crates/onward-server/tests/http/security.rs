@@ -75,6 +75,37 @@ async fn a_page_of_another_site_changes_nothing() {
     stage.stop().await;
 }
 
+/// A link in a mail or a chat, and the way back from a login elsewhere.
+#[tokio::test]
+async fn a_link_on_a_page_of_another_site_leads_here() {
+    let stage = Stage::open().await;
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"]["id"].clone();
+    let page = format!("/runs/{}", run.as_str().unwrap());
+    let headers = |mode, dest| {
+        let site = vec![("accept", "text/html"), ("sec-fetch-site", "cross-site")];
+        [site, vec![("sec-fetch-mode", mode), ("sec-fetch-dest", dest)]].concat()
+    };
+    let asked = |mode, dest| Asked { headers: headers(mode, dest), body: None };
+    let followed = stage.send("GET", &page, asked("navigate", "document")).await;
+    assert_eq!((followed.status, followed.header("x-frame-options")), (200, Some("DENY")));
+    assert!(followed.text.contains("<html"), "{}", followed.text);
+    for (mode, dest) in [
+        ("navigate", "iframe"),
+        ("navigate", "object"),
+        ("no-cors", "document"),
+        ("no-cors", "image"),
+        ("cors", "empty"),
+    ] {
+        let refused = stage.send("GET", &page, asked(mode, dest)).await;
+        assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"), "{mode} {dest}");
+    }
+    let form =
+        Asked { headers: headers("navigate", "document"), body: Some(json!({ "input": 1 })) };
+    let refused = stage.send("POST", RUNS, form).await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"), "a form changes");
+    stage.stop().await;
+}
+
 #[tokio::test]
 async fn without_a_token_nobody_gets_in() {
     let (mut stage, tokens) = Stage::with_tokens().await;
