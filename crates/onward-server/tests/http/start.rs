@@ -62,6 +62,25 @@ async fn the_same_key_with_another_body_is_refused() {
     stage.stop().await;
 }
 
+/// A float holds sixteen digits.
+#[tokio::test]
+async fn long_numbers_that_differ_in_their_last_digit_are_two_inputs() {
+    let stage = Stage::open().await;
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "order-7"),
+        ("host", "localhost"),
+    ];
+    let start = |id: &'static str| stage.raw("POST", RUNS, &headers, id);
+    let first = start(r#"{"input":{"id":123456789012345678901234567890}}"#).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    let again = start(r#"{"input":{"id":123456789012345678901234567890.0}}"#).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    let other = start(r#"{"input":{"id":123456789012345678901234567891}}"#).await;
+    assert_eq!((other.status, other.code().as_str()), (422, "key_conflict"));
+    stage.stop().await;
+}
+
 #[tokio::test]
 async fn a_debounced_start_has_the_last_input() {
     let stage = Stage::open().await;
