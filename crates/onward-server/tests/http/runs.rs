@@ -208,6 +208,21 @@ async fn a_run_is_paused_and_resumed() {
     stage.stop().await;
 }
 
+/// Each name has a queue of its own, and its own keys.
+#[tokio::test]
+async fn a_key_of_a_signal_is_one_of_its_name() {
+    let stage = Stage::open().await;
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"].clone();
+    let path = format!("/api/v1/runs/{}/signals", run["id"].as_str().unwrap());
+    for name in ["approved", "rejected"] {
+        let first = stage.keyed(&path, "click-1", json!({ "name": name })).await;
+        assert_eq!((first.status, &first.json()["delivered"]), (202, &json!("new")), "{name}");
+        let again = stage.keyed(&path, "click-1", json!({ "name": name })).await;
+        assert_eq!((again.status, &again.json()["delivered"]), (202, &json!("again")), "{name}");
+    }
+    stage.stop().await;
+}
+
 #[tokio::test]
 async fn a_fork_happens_once_for_its_idempotency_key() {
     let stage = Stage::open().await.working().await;
