@@ -42,9 +42,13 @@ pub(crate) async fn retry(
     as_it_stands(&app, &handle).await
 }
 
-pub(crate) async fn pause(State(app): State<App>, At(id): At<String>) -> Answer {
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    At(id): At<String>,
+) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
-    handle.pause().await?;
+    handle.pause_by(caller.who).await?;
     as_it_stands(&app, &handle).await
 }
 

@@ -1,6 +1,6 @@
 //! Looking at runs, and steering them.
 
-use onward::{Ctx, Workflow};
+use onward::{Ctx, RunId, Workflow};
 use serde_json::{Value, json};
 
 use super::stage::{Asked, DOUBLE, Stage};
@@ -189,6 +189,21 @@ async fn a_run_is_deleted_when_it_has_ended() {
     let again = stage.send("DELETE", &path, Asked::default()).await;
     assert_eq!((again.status, again.code().as_str()), (404, "run_not_found"));
     assert_eq!(stage.get("/api/v1/keys").await.json()["items"], json!([]));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_pause_names_who_asked_for_it() {
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    stage.as_bearer(&tokens[1]);
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"].clone();
+    let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    let paused = stage.post(&format!("{path}/pause"), json!({})).await;
+    assert_eq!(paused.json()["run"]["paused_by"], "operate", "{paused:?}");
+    let why = stage.get(&path).await.json()["why"]["text"].clone();
+    assert!(why.as_str().unwrap().contains("by operate"), "{why}");
+    let nobody = stage.post(&format!("/api/v1/runs/{}/pause", RunId::new()), json!({})).await;
+    assert_eq!((nobody.status, nobody.code().as_str()), (404, "run_not_found"));
     stage.stop().await;
 }
 
