@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::stage::{Asked, SOON, Stage};
+use super::stage::{Asked, Reply, SOON, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 
@@ -197,6 +197,67 @@ async fn payloads_are_hidden_where_that_is_asked_for() {
     }
     assert!(!run.text.contains("4111-secret"), "{}", run.text);
     stage.stop().await;
+}
+
+/// What each request about runs with a secret in their payloads is answered with.
+async fn answers(stage: &Stage) -> Vec<(String, Reply)> {
+    let (secret, id) = (json!({ "input": { "card": SECRET } }), |run: &Reply| {
+        run.json()["run"]["id"].as_str().unwrap().to_owned()
+    });
+    let failed = stage.keyed(&format!("{RUNS}?wait_ms=20000"), "order-7", secret.clone()).await;
+    let queued = stage.post("/api/v1/workflows/other/runs", secret.clone()).await;
+    let (of_failed, of_queued) = (id(&failed), id(&queued));
+    let mut all = vec![("start".to_owned(), failed), ("start other".to_owned(), queued)];
+    let changes = [
+        (format!("runs/{of_failed}/fork"), json!({ "from_step": "twice", "input": SECRET })),
+        (format!("runs/{of_failed}/retry"), json!({})),
+        (format!("runs/{of_queued}/signals"), json!({ "name": "go", "value": SECRET })),
+        (format!("runs/{of_queued}/pause"), json!({})),
+        (format!("runs/{of_queued}/resume"), json!({})),
+        (format!("runs/{of_queued}/cancel"), json!({})),
+        ("operations".to_owned(), json!({ "action": "retry", "ids": [of_failed] })),
+        ("callbacks".to_owned(), json!({ "token": "0", "value": SECRET })),
+    ];
+    for (path, body) in changes {
+        let reply = stage.post(&format!("/api/v1/{path}"), body).await;
+        all.push((path, reply));
+    }
+    let conflict = stage.keyed(RUNS, "order-7", json!({ "input": SECRET })).await;
+    assert_eq!(conflict.status, 422, "{conflict:?}");
+    all.push(("conflict".to_owned(), conflict));
+    for path in [
+        "errors",
+        "keys",
+        "keys/top",
+        "keys/conflicts",
+        "keys/double/order-7",
+        "operations",
+        "waiting",
+        "stats",
+        "workflows",
+        "workflows/double/steps",
+        "audit",
+    ] {
+        let reply = stage.get(&format!("/api/v1/{path}")).await;
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        all.push((path.to_owned(), reply));
+    }
+    all
+}
+
+#[tokio::test]
+async fn no_answer_shows_a_payload_that_is_hidden() {
+    let shown = Stage::open().await.working().await;
+    let of_open = answers(&shown).await;
+    let showing = of_open.iter().filter(|(_, reply)| reply.text.contains(SECRET)).count();
+    assert!(showing >= 5, "answers show payloads where nothing is hidden: {showing}");
+    shown.stop().await;
+    let hidden = Stage::with(Options::new(Access::Open(Role::Admin)).hide_payloads()).await;
+    let hidden = hidden.working().await;
+    for (what, reply) in answers(&hidden).await {
+        assert!(!reply.text.contains(SECRET), "{what}: {}", reply.text);
+    }
+    hidden.stop().await;
 }
 
 /// The library says why a run is stuck, and must not quote what it could not read.
