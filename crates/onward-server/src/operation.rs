@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 
 use crate::endpoint::API;
 use crate::limits::{OPERATION_PAGE, OPERATION_PAGES_MAX};
+use crate::options::Role;
 use crate::problem::Problem;
 
 /// The workflow.
@@ -35,6 +36,20 @@ pub(crate) fn check_workflow(workflow: &str) -> Result<(), Problem> {
     if workflow == OPERATION.name() {
         let text = format!("{workflow} is started by POST {API}/operations only");
         return Err(Problem::new(Code::Forbidden, text));
+    }
+    Ok(())
+}
+
+/// Refuses to let a deletion go on for whoever may not begin one.
+pub(crate) fn check_goes_on(run: &Run, role: Role) -> Result<(), Problem> {
+    // One whose input is not known may be one.
+    let deletes = || {
+        let operation = run.input.read::<Operation>();
+        operation.map_or(true, |operation| operation.action == Action::Delete)
+    };
+    if run.workflow == OPERATION.name() && role < Role::Admin && deletes() {
+        let text = "to let a deletion of many runs go on takes the role admin";
+        return Err(Problem::new(Code::Forbidden, text).of_run(run.id));
     }
     Ok(())
 }
@@ -256,7 +271,8 @@ async fn change(
     page: &Page,
     mut totals: Totals,
 ) -> Result<Totals, Failure> {
-    let left = left(onward, operation.action, page).await?;
+    let (own, page) = without_own(onward, operation, page).await?;
+    let left = left(onward, operation.action, &page).await?;
     let changed = (page.runs.len() - left.len()) as u64;
     let these = onward.these(left);
     let steered = match operation.action {
@@ -267,11 +283,32 @@ async fn change(
         Action::Delete => these.delete(),
     };
     let steered = steered.await?;
-    totals.matched += changed + steered.matched;
+    totals.matched += own + changed + steered.matched;
     totals.done += changed + steered.done;
-    totals.skipped += steered.skipped_total();
+    totals.skipped += own + steered.skipped_total();
     totals.failed += steered.failed;
     Ok(totals)
+}
+
+/// How many runs of a page are of this kind, and the page without them. A filter has left them out; by
+/// their ids, whoever may not delete could let a deletion go on.
+async fn without_own(
+    onward: &Onward,
+    operation: &Operation,
+    page: &Page,
+) -> Result<(u64, Page), Failure> {
+    let (mut own, mut rest) = (0, page.clone());
+    if operation.ids.is_empty() {
+        return Ok((own, rest));
+    }
+    rest.runs.clear();
+    for id in &page.runs {
+        match get(onward, *id).await? {
+            Some(run) if run.workflow == OPERATION.name() => own += 1,
+            _ => rest.runs.push(*id),
+        }
+    }
+    Ok((own, rest))
 }
 
 /// The runs of a page that were not changed yet: a crash may have cut the step before it was recorded.

@@ -95,7 +95,8 @@ pub struct Payload<'a> {
     pub json: &'a Json,
     /// Where it stands.
     pub place: PayloadPlace,
-    /// The workflow, where it belongs to one.
+    /// The workflow, where it belongs to one: not for work outside any run, nor for a step key whose run
+    /// was deleted.
     pub workflow: Option<&'a str>,
     /// The run, where it belongs to one.
     pub run: Option<RunId>,

@@ -3,12 +3,13 @@
 //! Owns: [`Json`], its size limit, and the canonical form that fingerprints compare. Never keeps
 //! a parsed tree: a payload is parsed where a typed value is wanted.
 
+mod canonical;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::limits::PAYLOAD_BYTES_MAX;
@@ -76,20 +77,17 @@ impl Json {
         serde_json::from_str(&self.0).map_err(|source| match codec::describe(self) {
             // A payload that was not decoded fits no type of its own.
             Some(how) => Error::new(Code::PayloadUnreadable).about(format!("it is {how}")),
-            None => Error::type_mismatch(std::any::type_name::<T>(), source),
+            None => Error::type_mismatch(std::any::type_name::<T>(), &source),
         })
     }
 
     /// What two inputs are compared by: equal for texts that differ only in the order of keys, in
-    /// how a number is written (`1`, `1.0`), or in a `null` where the other has nothing.
+    /// how a number is written (`1`, `1.0`), or in a `null` where the other has nothing. Each digit of
+    /// a long number counts.
     pub fn fingerprint(&self) -> Fingerprint {
-        match serde_json::from_str::<Value>(&self.0) {
-            Ok(value) => {
-                let mut text = String::with_capacity(self.0.len());
-                write_canonical(&value, &mut text);
-                Fingerprint::of(text.as_bytes())
-            }
-            Err(_) => Fingerprint::of(self.0.as_bytes()),
+        match canonical::canonical(&self.0) {
+            Some(text) => Fingerprint::of(text.as_bytes()),
+            None => Fingerprint::of(self.0.as_bytes()),
         }
     }
 }
@@ -145,45 +143,6 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-fn write_canonical(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().filter(|(_, v)| !v.is_null()).collect();
-            fields.sort_by_key(|(name, _)| *name);
-            out.push('{');
-            for (name, value) in fields {
-                out.push_str(&Value::String(name.clone()).to_string());
-                out.push(':');
-                write_canonical(value, out);
-                out.push(',');
-            }
-            out.push('}');
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for item in items {
-                write_canonical(item, out);
-                out.push(',');
-            }
-            out.push(']');
-        }
-        Value::Number(number) => write_canonical_number(number, out),
-        other => out.push_str(&other.to_string()),
-    }
-}
-
-/// Whole numbers are written without a fraction, so that `1.0` and `1` are one number. Beyond
-/// 2^53 a float no longer holds every whole number, and both forms are kept apart.
-fn write_canonical_number(number: &serde_json::Number, out: &mut String) {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
-            out.push_str(&format!("{float:.0}").replace("-0", "0"));
-        }
-        _ => out.push_str(&number.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,11 +168,150 @@ mod tests {
         assert_ne!(fingerprint("[\"a,\"]"), fingerprint("[\"a\",\"\"]"));
     }
 
+    /// Taken from what stores have: a fingerprint that moves would refuse the repeat of a start.
+    #[test]
+    fn fingerprints_are_what_they_were() {
+        let golden = [
+            ("0", "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"),
+            ("-0.0", "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"),
+            ("1", "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"),
+            ("1.0", "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"),
+            ("-1.0", "1bad6b8cf97131fceab8543e81f7757195fbb1d36b376ee994ad1cf17699c464"),
+            ("1e3", "40510175845988f13f6162ed8526f0b09f73384467fa855e1e79b44a56562a58"),
+            ("0.1", "14be4b45f18e0d8c67b4f719b5144eee88497e413709d11d85b096d8e2346310"),
+            (
+                "0.10000000000000001",
+                "14be4b45f18e0d8c67b4f719b5144eee88497e413709d11d85b096d8e2346310",
+            ),
+            (
+                "0.30000000000000004",
+                "06bad31060c1212ae832de4c031f7b31e3b48aed57858294478cb19450cf34ca",
+            ),
+            ("123456.789", "df16e278bec8bd79b90a36552e05a4179549b0870da68fbe2580a8a920597ef4"),
+            (
+                "9007199254740991.0",
+                "bd94269df4e35f2cddd901138a53f0983c638c770381e04dbfa3606ebdfc2278",
+            ),
+            (
+                "9007199254740992.0",
+                "0ad10bbdda8db20784fb3edc08722b255b8da67f2a12bb58ec32994ba4a3596e",
+            ),
+            (
+                "9007199254740993",
+                "a1c367c29158357e62a3ff5d3e800fb7698a22396439dbc0a9d4929322afd35d",
+            ),
+            (
+                "18446744073709551615",
+                "2cdb26265b4dc65e3b44d694f121fd6de99b9e4b8ae7f08d84bfa9537635ae43",
+            ),
+            (
+                "-9223372036854775808",
+                "85386477f3af47e4a0b308ee3b3a688df16e8b2228105dd7d4dcd42a9807cb78",
+            ),
+            ("1e30", "7412d94bdf30adfa71080e057185e1a8de86e2e99a8350b011df8ac41ed5a6e3"),
+            (
+                "1000000000000000000000000000000",
+                "7412d94bdf30adfa71080e057185e1a8de86e2e99a8350b011df8ac41ed5a6e3",
+            ),
+            (
+                "1.7976931348623157e308",
+                "c2784e1abd6317452708f3fbf9641c16b959561bc621a1d408c23a20aa2cb585",
+            ),
+            ("5e-324", "c46e7ca1be4c8734f373a56530787288fa2058d73d07855e9247e949f811a42a"),
+            (
+                "3.141592653589793",
+                "f0a1b7875844c3ae0d28f3cc44e9a6241da33e2623a69f0a71263158dffb4e87",
+            ),
+            (
+                r#"{"b":[1.0,2.50],"a":"9999999999999999999999","c":null}"#,
+                "0b2bafaed805873b8e12f3f9bbe8d3fc668e762fec4d6645f44af33da6f2a749",
+            ),
+        ];
+        for (text, expected) in golden {
+            assert_eq!(fingerprint(text).to_string(), expected, "{text}");
+        }
+    }
+
+    /// A float holds sixteen digits.
+    #[test]
+    fn each_digit_of_a_long_number_counts() {
+        for (one, other) in [
+            ("123456789012345678901234567890", "123456789012345678901234567891"),
+            ("-123456789012345678901234567890", "123456789012345678901234567890"),
+            ("18446744073709551616", "18446744073709551617"),
+            ("-9223372036854775809", "-9223372036854775810"),
+            ("123456789012345678901234567890e3", "123456789012345678901234567891e3"),
+            ("0.12345678901234567890", "0.12345678901234567891"),
+            ("1.00000000000000000001", "1"),
+            ("1.5e-20000000000", "123456789012345678901234567890"),
+        ] {
+            assert_ne!(fingerprint(one), fingerprint(other), "{one} {other}");
+            let within = |number| format!(r#"{{"a":[{{"\"9":{number}}},7.0],"b":"1"}}"#);
+            assert_ne!(fingerprint(&within(one)), fingerprint(&within(other)), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn long_numbers_that_are_equal_are_one() {
+        for (one, other) in [
+            ("123456789012345678901234567890", "123456789012345678901234567890.0"),
+            ("123456789012345678901234567890", "1.23456789012345678901234567890E+29"),
+            ("0.123456789012345678900", "1234567890123456789e-19"),
+            ("1000000000000000000000000000000", "1e30"),
+            ("0.1", "0.10000000000000001"),
+        ] {
+            assert_eq!(fingerprint(one), fingerprint(other), "{one} {other}");
+        }
+        // What stands beside one is written as ever.
+        let long = "123456789012345678901234567890";
+        let base = fingerprint(&format!(r#"{{"a":1,"b":[{long},2.5],"c":"7, 8"}}"#));
+        let same = format!(r#"{{"c":"7, 8","b":[{long}, 2.50],"a":1.0,"d":null}}"#);
+        assert_eq!(base, fingerprint(&same));
+    }
+
     #[test]
     fn a_nul_in_a_string_survives() {
         let json = Json::of("a\0b").unwrap();
         assert_eq!(json.read::<String>().unwrap(), "a\0b");
         assert!(!json.as_str().contains('\0'));
+    }
+
+    /// What it says is stored and shown to people who may not see payloads.
+    #[test]
+    fn a_misfit_is_told_without_the_value() {
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Kind {
+            Debit,
+        }
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Card {
+            #[expect(dead_code, reason = "it is read and not looked at")]
+            number: u32,
+            #[expect(dead_code, reason = "it is read and not looked at")]
+            kind: Kind,
+        }
+        for text in [
+            r#"{"number":"4111","kind":"debit"}"#,
+            r#"{"number":41114111411141,"kind":"debit"}"#,
+            r#"{"number":-4111,"kind":"debit"}"#,
+            r#"{"number":1,"kind":"4111"}"#,
+            r#"{"number":1,"kind":"debit","4111":1}"#,
+            r#"["4111"]"#,
+            r#""4111""#,
+            "4111",
+        ] {
+            let error = Json::parse(text).unwrap().read::<Card>().unwrap_err();
+            assert_eq!(error.code(), Code::TypeMismatch);
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let said = format!("{error} {error:?} {source:?}");
+            assert!(!said.contains("4111"), "{said}");
+            assert!(said.contains("Card: it does not fit at line 1 column"), "{said}");
+        }
+        let missing = Json::parse(r#"{"kind":"debit"}"#).unwrap().read::<Card>().unwrap_err();
+        let said = missing.detail();
+        assert!(said.ends_with("at line 1 column 16, the field `number` is missing"), "{said}");
     }
 
     #[test]

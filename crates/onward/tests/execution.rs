@@ -502,7 +502,7 @@ async fn a_recorded_result_of_another_type_waits() {
     let data = data();
     let first = Process::on(&data);
     let worker = first.onward.worker().serve(WORK, async |ctx: Ctx, ()| {
-        ctx.step("a", async |_| Ok::<_, Failure>("text".to_owned())).await?;
+        ctx.step("a", async |_| Ok::<_, Failure>("4111-secret".to_owned())).await?;
         ctx.step("hold", async |_| std::future::pending::<Result<String, Failure>>().await).await
     });
     let worker = worker.start().await.unwrap();
@@ -518,8 +518,11 @@ async fn a_recorded_result_of_another_type_waits() {
     let worker = worker.start().await.unwrap();
     let run = second.onward.run(id).of_type();
     let stuck = in_state(&run, RunState::Waiting).await;
-    let Some(Waits::Stuck { code, .. }) = stuck.waits_for else { panic!("not stuck") };
+    let Some(Waits::Stuck { code, detail, .. }) = stuck.waits_for else { panic!("not stuck") };
     assert_eq!(code, Code::TypeMismatch.as_str());
+    let told =
+        "the recorded result of step \"a\", read as u32: it does not fit at line 1 column 13";
+    assert_eq!(detail, told, "and not what it is");
     worker.shutdown().await.unwrap();
 }
 

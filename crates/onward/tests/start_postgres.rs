@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use onward::store::{Filter, Query};
 use onward::tokio_postgres::IsolationLevel;
-use onward::{Code, Ctx, Failure, OnConflict, Onward, RunState, TestClock, Workflow};
+use onward::{Code, Ctx, Failure, Json, OnConflict, Onward, RunState, TestClock, Workflow};
 use serde_json::{Value, json};
 
 use database::{Schema, connect};
 
 const SHIP: Workflow<Value, String> = Workflow::named("ship");
+
+/// The same, with inputs whose text is kept.
+const RAW: Workflow<Json, String> = Workflow::named("ship");
 
 async fn ship(_: Ctx, order: Value) -> Result<String, Failure> {
     Ok(format!("shipped {order}"))
@@ -270,6 +273,42 @@ async fn every_option_of_a_start_from_sql_is_kept() {
     let again: String = db.query_one(&call, &[]).await.unwrap().get(0);
     assert_eq!(again, id);
     assert_eq!(onward.by_key(SHIP, "k").await.unwrap().duplicates().await.unwrap().count, 1);
+}
+
+/// As above, for numbers that no float holds: the database keeps every digit of them.
+#[tokio::test]
+async fn sql_and_the_library_tell_long_numbers_apart_alike() {
+    let (schema, onward, db) = shop().await;
+    let sql = format!("select {}.start('ship', $1::text::jsonb, key => $2)::text", schema.0);
+    let values = [
+        ("123456789012345678901234567890", "123456789012345678901234567891"),
+        ("-123456789012345678901234567890.0", "-123456789012345678901234567891"),
+        ("18446744073709551616", "18446744073709551617"),
+        ("1.23456789012345678901234567890e40", "1.23456789012345678901234567891e40"),
+        ("0.12345678901234567890123", "0.12345678901234567890124"),
+        ("-0.000012345678901234567890", "-0.000012345678901234567891"),
+        ("1234567.0000000000000000001", "1234567"),
+        ("0.10000000000000001", "0.2"),
+        ("1e30", "1e31"),
+        ("1000000000000000000000000000000", "1000000000000000000000000000001"),
+    ];
+    for (number, (value, other)) in values.into_iter().enumerate() {
+        let (key, input) = (format!("k-{number}"), Json::parse(value).unwrap());
+        let ours = onward.start(RAW, &input).key(key.as_str()).await.unwrap();
+        let row = db.query_one(&sql, &[&value, &key]).await;
+        let theirs: String = row.unwrap_or_else(|e| panic!("{value}: {e:?}")).get(0);
+        assert_eq!(theirs, ours.id().to_string(), "{value}");
+        let refused = db.query_one(&sql, &[&other, &key]).await.unwrap_err();
+        let refused = refused.as_db_error().unwrap().message().to_owned();
+        assert!(refused.starts_with("key_conflict"), "{other}: {refused}");
+        // And the other way round.
+        let key = format!("l-{number}");
+        let row = db.query_one(&sql, &[&value, &key]).await.unwrap();
+        let theirs: String = row.get(0);
+        let ours = onward.start(RAW, &input).key(key.as_str()).await;
+        let ours = ours.unwrap_or_else(|error| panic!("{value}: {error}"));
+        assert_eq!(theirs, ours.id().to_string(), "{value}");
+    }
 }
 
 /// The database's own fingerprint is the library's, or a key used from both sides would conflict

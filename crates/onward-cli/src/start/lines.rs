@@ -2,6 +2,7 @@
 //!
 //! Owns: what a line is refused for before the library sees it, and which line an item came from.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
 use onward::Code;
@@ -13,6 +14,10 @@ use serde_json::value::RawValue;
 /// Bytes of a line that are read: room for a payload at its limit, and blanks around it. A longer
 /// line is refused without being kept.
 const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 64 * 1024;
+
+/// Bytes of a number that a float is written with, without a sign: its key is that of the float, so that
+/// `1.50` and `1.5` are one.
+const FLOAT_BYTES_MAX: usize = 18;
 
 /// One good line.
 #[derive(Debug)]
@@ -106,18 +111,25 @@ impl<R: BufRead> Lines<R> {
 
 /// The key in this field, as a text. A field is a name, or names joined by dots.
 fn key_of(input: &RawValue, field: &str) -> Result<String, String> {
-    let value: Value =
-        serde_json::from_str(input.get()).map_err(|error| format!("not JSON: {error}"))?;
     // A field whose own name has a dot in it comes before a path.
-    let found = value
-        .get(field)
-        .or_else(|| field.split('.').try_fold(&value, |inside, name| inside.get(name)));
-    match found {
-        Some(Value::String(key)) if !key.is_empty() => Ok(key.clone()),
-        Some(Value::Number(key)) => Ok(key.to_string()),
-        None => Err(format!("it has no field {field:?}")),
-        Some(_) => Err(format!("its field {field:?} is neither a number nor a text")),
+    let found = inside(input, field)
+        .or_else(|| field.split('.').try_fold(input, |at, name| inside(at, name)));
+    let Some(found) = found else { return Err(format!("it has no field {field:?}")) };
+    match serde_json::from_str(found.get()) {
+        Ok(Value::String(key)) if !key.is_empty() => Ok(key),
+        // A float has lost the digits that a number has beyond these.
+        Ok(Value::Number(key)) if key.is_f64() && found.get().len() > FLOAT_BYTES_MAX => {
+            Ok(found.get().to_owned())
+        }
+        Ok(Value::Number(key)) => Ok(key.to_string()),
+        _ => Err(format!("its field {field:?} is neither a number nor a text")),
     }
+}
+
+/// The field of this name, as it is written.
+fn inside<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(value.get()).ok()?;
+    fields.get(name).copied()
 }
 
 /// What is wrong with a line that cannot be an input whatever it says.
@@ -144,6 +156,24 @@ mod tests {
         let text = "{\"a\":{\"id\":7}}\n\n{\"a\":{\"id\":\"x\"}}\r\n{\"a.id\":\"dotted\"}";
         let wanted = [Ok((1, "7".into())), Ok((3, "x".into())), Ok((4, "dotted".into()))];
         assert_eq!(read(text, "a.id"), wanted);
+    }
+
+    /// A float holds sixteen digits.
+    #[test]
+    fn long_numbers_are_keys_with_every_digit() {
+        let text = "{\"id\":123456789012345678901234567890}\n\
+                    {\"id\":123456789012345678901234567891}\n{\"id\":18446744073709551615}\n\
+                    {\"id\":1.50}\n{\"id\":-7}\n{\"id\":0,\"id\":1}";
+        let keys: Vec<_> = read(text, "id").into_iter().map(|line| line.unwrap().1).collect();
+        let wanted = [
+            "123456789012345678901234567890",
+            "123456789012345678901234567891",
+            "18446744073709551615",
+            "1.5",
+            "-7",
+            "1",
+        ];
+        assert_eq!(keys, wanted);
     }
 
     #[test]

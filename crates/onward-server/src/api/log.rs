@@ -15,9 +15,10 @@ pub(crate) async fn list(State(app): State<App>, At(id): At<String>, params: Par
     let notebook =
         store.notebook().ok_or_else(|| Problem::unsupported("the store keeps no log of runs"))?;
     let after = params.cursor_of()?.unwrap_or(0);
-    let page = notebook.log(run_id(&id)?, after, params.limit()?).await?;
+    let run = app.onward.run(run_id(&id)?).status().await?;
+    let page = notebook.log(run.id, after, params.limit()?).await?;
     let next = page.lines.last().map(|line| line.no.to_string()).filter(|_| page.more);
     let items: Vec<LogLine> =
-        page.lines.into_iter().map(|line| app.options.shown_line(line)).collect();
+        page.lines.into_iter().map(|line| app.options.shown_line(line, &run)).collect();
     answer::ok(&Page { items, next })
 }

@@ -27,6 +27,9 @@ use crate::request::{At, Body, Params, idempotency_key, null};
 /// What the step keys begin with that keep the runs of triggers.
 const TRIGGER: &str = "onward-trigger";
 
+/// What those begin with that keep their answers.
+const TRIGGER_ANSWER: &str = "onward-trigger-answer";
+
 /// How long they are kept: longer than anybody repeats a request whose answer was lost.
 const TRIGGER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -148,19 +151,43 @@ pub(crate) async fn trigger(
     };
     // One that is not there keeps no key.
     handle(&app, name.clone()).status().await?;
+    let kept = |key| app.onward.once(key).ttl(TRIGGER_KEPT);
     let fresh = Plan { run: RunId::new(), at: app.now() };
-    let plan = app.onward.once(Key::hash(TRIGGER, &(&name, &key))?).ttl(TRIGGER_KEPT);
     // Kept before the run is started: whoever repeats the request, after a crash too, asks for the
     // same run.
+    let plan = kept(Key::hash(TRIGGER, &(&name, &key))?);
     let plan: Plan = plan.run(async || Ok::<_, Failure>(fresh)).await?;
+    let (mut is_first, mut refused) = (false, None);
+    let answer = kept(Key::hash(TRIGGER_ANSWER, &(&name, &key))?).run(async || {
+        let fired = fire(&app, name, plan).await;
+        let (occurred, first) = fired.map_err(|error| {
+            let failure = Failure::fatal(error.to_string());
+            refused = Some(error);
+            failure
+        })?;
+        is_first = first;
+        Ok::<_, Failure>(occurred)
+    });
+    let answer = answer.await;
+    let occurred: Occurred = match refused {
+        Some(error) => return Err(error.into()),
+        None => answer?,
+    };
+    let mut response = answer::ok(&occurred)?;
+    if !is_first {
+        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
+    }
+    Ok(response)
+}
+
+/// Triggers a schedule as it was planned, and says whether that was not done before.
+async fn fire(app: &App, name: String, plan: Plan) -> Result<(Occurred, bool), onward::Error> {
     // A trigger that is there is not made again: it would be the schedule's latest run once more, by
     // which the overlap of the next is judged.
     if app.store().get(Which::Id(plan.run)).await?.is_some() {
-        let mut response = answer::ok(&Occurred::Started { run: plan.run })?;
-        response.headers_mut().insert(REPLAYED.0, REPLAYED.1);
-        return Ok(response);
+        return Ok((Occurred::Started { run: plan.run }, false));
     }
-    answer::ok(&handle(&app, name).trigger_as(plan.run, plan.at).await?)
+    Ok((handle(app, name).trigger_as(plan.run, plan.at).await?, true))
 }
 
 /// The run of a trigger with a key, before it is started.

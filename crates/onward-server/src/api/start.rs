@@ -97,7 +97,7 @@ pub(crate) async fn start(
     State(app): State<App>,
     At(workflow): At<String>,
     head: Head,
-    Body(new): Body<NewRun>,
+    Body(mut new): Body<NewRun>,
 ) -> Answer {
     check_workflow(&workflow)?;
     let Head { caller, mount, key, wait, traceparent } = head;
@@ -107,6 +107,12 @@ pub(crate) async fn start(
         return Err(Problem::invalid("Idempotency-Key", text));
     }
     let (gathered, named) = (new.is_gathered(), new.named());
+    if let Some(key) = &key
+        && new.on_conflict == OnConflict::Replace
+        && is_repeat(&app, &workflow, key, &new).await?
+    {
+        new.on_conflict = OnConflict::Existing;
+    }
     let mut start = start_of(&app, workflow, new, key.as_deref())?.caller(caller);
     if let Some(traceparent) = traceparent {
         start = start.traceparent(&traceparent);
@@ -154,6 +160,19 @@ pub(crate) async fn start(
     let place = if replayed { place.replayed() } else { place };
     let started = Started { run: runs::shown(&app, run)?, replayed };
     Ok(place.on(answer::with(status, &started)?))
+}
+
+/// Whether a start that would replace the run of its key is the one that started it, said once more: its
+/// answer may have been lost, and the run must not be.
+async fn is_repeat(app: &App, workflow: &str, key: &str, new: &NewRun) -> Result<bool, Problem> {
+    let workflow = Workflow::<Json, Json>::of_name(workflow.to_owned());
+    let holder = match app.onward.by_key(workflow, key).await {
+        Ok(holder) => holder.status().await?,
+        Err(error) if error.code() == Code::KeyNotFound => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let same_input = holder.input.fingerprint() == new.input.fingerprint();
+    Ok(same_input && !holder.state.is_final() && new.named().differs(&holder).is_none())
 }
 
 /// Where the run of an answer is, and whether the same request was answered before.

@@ -2,6 +2,7 @@
 //!
 //! Owns: how a change of one run is asked for. Never decides whether the run allows it; the store does.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
@@ -13,6 +14,8 @@ use super::runs;
 use super::start::Place;
 use crate::answer::{self, Answer};
 use crate::app::App;
+use crate::operation::{check_goes_on, check_workflow};
+use crate::options::Caller;
 use crate::problem::Problem;
 use crate::request::{At, Body, Mount, idempotency_key, run_id};
 
@@ -28,20 +31,34 @@ pub(crate) async fn cancel(State(app): State<App>, At(id): At<String>) -> Answer
     as_it_stands(&app, &handle).await
 }
 
-pub(crate) async fn retry(State(app): State<App>, At(id): At<String>) -> Answer {
+pub(crate) async fn retry(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    At(id): At<String>,
+) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
+    check_goes_on(&handle.status().await?, caller.role)?;
     handle.retry().await?;
     as_it_stands(&app, &handle).await
 }
 
-pub(crate) async fn pause(State(app): State<App>, At(id): At<String>) -> Answer {
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    At(id): At<String>,
+) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
-    handle.pause().await?;
+    handle.pause_by(caller.who).await?;
     as_it_stands(&app, &handle).await
 }
 
-pub(crate) async fn resume(State(app): State<App>, At(id): At<String>) -> Answer {
+pub(crate) async fn resume(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    At(id): At<String>,
+) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
+    check_goes_on(&handle.status().await?, caller.role)?;
     handle.resume().await?;
     as_it_stands(&app, &handle).await
 }
@@ -65,7 +82,9 @@ pub(crate) async fn fork(
     if named.is_some() && new.key.is_some() && named != new.key {
         return Err(Problem::invalid("key", "it differs from the Idempotency-Key"));
     }
-    let mut fork = app.onward.run(run_id(&id)?).fork(new.from_step);
+    let source = app.onward.run(run_id(&id)?);
+    check_workflow(&source.status().await?.workflow)?;
+    let mut fork = source.fork(new.from_step);
     if let Some(input) = &new.input {
         fork = fork.input(input);
     }

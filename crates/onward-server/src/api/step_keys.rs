@@ -3,11 +3,13 @@
 //! Owns: the rows about step keys. Never takes one; steps do.
 
 use axum::extract::State;
+use onward::store::Which;
 use onward::{Duplicates, StepKey};
 use serde::Serialize;
 
 use crate::answer::{self, Answer, Page};
 use crate::app::App;
+use crate::payload::Holder;
 use crate::problem::Problem;
 use crate::request::{At, Params};
 
@@ -27,8 +29,26 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
     let more = (page.more && !ended) || items.len() > limit;
     items.truncate(limit);
     let last = items.last().map(|key| key.key.clone());
-    let items = items.into_iter().map(|key| app.options.shown_key(key)).collect();
-    answer::ok(&Page { items, next: last.filter(|_| more) })
+    let mut shown = Vec::with_capacity(items.len());
+    for key in items {
+        shown.push(as_shown(&app, key).await?);
+    }
+    answer::ok(&Page { items: shown, next: last.filter(|_| more) })
+}
+
+/// A key with its payload as it may be shown.
+async fn as_shown(app: &App, key: StepKey) -> Result<StepKey, Problem> {
+    // A holder in a run has its id before the step's.
+    let run = key.holder.id.split_once('/').and_then(|(run, _)| run.parse().ok());
+    let of = match run {
+        // Only a function of the user's wants to know more.
+        Some(id) if app.options.redact.is_some() => {
+            let run = app.store().get(Which::Id(id)).await?;
+            Holder { run: Some(id), workflow: run.map(|run| run.workflow) }
+        }
+        run => Holder { run, workflow: None },
+    };
+    Ok(app.options.shown_key(key, of))
 }
 
 #[derive(Serialize)]
@@ -40,7 +60,7 @@ struct Shown {
 pub(crate) async fn show(State(app): State<App>, At(key): At<String>) -> Answer {
     let found = app.onward.step_key(key.as_str()).await?;
     let free = || Problem::new(onward::Code::KeyNotFound, format!("the step key {key:?} is free"));
-    let found = app.options.shown_key(found.ok_or_else(free)?);
+    let found = as_shown(&app, found.ok_or_else(free)?).await?;
     let duplicates = app.onward.key_duplicates(key.as_str()).await?;
     answer::ok(&Shown { key: found, duplicates })
 }

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use axum::http::Method;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::request::Parts;
 use onward::Code;
@@ -35,10 +36,14 @@ pub(super) fn check_host(parts: &Parts, options: &Options) -> Result<(), Problem
     Err(refused(text))
 }
 
-/// Refuses what a page of another site sends.
+/// Refuses what a page of another site sends, but for a link that is followed: that leaves the page, which
+/// learns nothing of what is shown.
 pub(super) fn check_origin(parts: &Parts) -> Result<(), Problem> {
-    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    if header("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+    let is = |name: &str, value: &str| parts.headers.get(name).is_some_and(|own| own == value);
+    let is_followed = parts.method == Method::GET
+        && is("sec-fetch-mode", "navigate")
+        && is("sec-fetch-dest", "document");
+    if is("sec-fetch-site", "cross-site") && !is_followed {
         return Err(refused("the request comes from a page of another site".to_owned()));
     }
     let Some(origin) = parts.headers.get(ORIGIN) else { return Ok(()) };

@@ -99,3 +99,49 @@ async fn a_token_that_does_not_fit_is_unknown_whatever_of_it_is_true() {
     worker.shutdown().await.unwrap();
     stage.stop().await;
 }
+
+/// Whoever has it may answer, at a route of the user's that asks for no role.
+#[tokio::test]
+async fn the_secret_of_a_callback_is_shown_to_nobody() {
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    let worker = serving(&stage.onward).await;
+    let run = stage.onward.start(ASK, &Some(60_000)).await.unwrap();
+    let token = token(&run).await;
+    let (_, secret) = token.rsplit_once('.').unwrap();
+    let path = format!("/api/v1/runs/{}", run.id());
+    for role in &tokens {
+        stage.as_bearer(role);
+        let history = stage.get(&format!("{path}/history")).await;
+        assert!(!history.text.contains(secret), "{}", history.text);
+        let issued = &history.json()["items"][0];
+        assert_eq!(issued["step"], "callback#=1");
+        assert!(issued["entry"]["value"]["expires_at"].is_i64(), "the rest is shown: {issued}");
+        let seq = &issued["seq"];
+        let record = stage.get(&format!("{path}/records/{seq}")).await;
+        assert_eq!(record.status, 200);
+        assert!(!record.text.contains(secret), "{}", record.text);
+    }
+    run.cancel().await.unwrap();
+    worker.shutdown().await.unwrap();
+    stage.stop().await;
+}
+
+/// A step of the user's by that name is no callback.
+#[tokio::test]
+async fn what_is_no_callback_is_shown_as_it_is() {
+    const OTHER: Workflow<(), ()> = Workflow::named("other");
+    let stage = Stage::open().await;
+    let other = async |ctx: Ctx, ()| {
+        ctx.step("callback", async |_| Ok::<_, Failure>(json!({ "secret": "plain" }))).await?;
+        ctx.step("callback", async |_| Ok::<_, Failure>("plain".to_owned())).id(7).await?;
+        Ok::<_, Failure>(())
+    };
+    let worker = stage.onward.worker().serve(OTHER, other).start().await.unwrap();
+    let run = stage.onward.start(OTHER, &()).await.unwrap();
+    run.result().await.unwrap();
+    let history = stage.get(&format!("/api/v1/runs/{}/history", run.id())).await.json();
+    assert_eq!(history["items"][0]["entry"]["value"], json!({ "secret": "plain" }));
+    assert_eq!(history["items"][1]["entry"]["value"], "plain");
+    worker.shutdown().await.unwrap();
+    stage.stop().await;
+}

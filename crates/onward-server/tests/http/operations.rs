@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use onward::Filter;
+use onward::{Ctx, Failure, Filter, Workflow};
 use onward_server::{Access, Options, Role};
 use serde_json::{Value, json};
 
@@ -168,7 +168,8 @@ async fn an_operation_is_aborted_before_it_begins() {
 
 #[tokio::test]
 async fn an_operation_is_started_in_no_other_way() {
-    let stage = Stage::open().await;
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    stage.as_bearer(&tokens[1]);
     let start =
         stage.post("/api/v1/workflows/onward-operation/runs", json!({ "input": null })).await;
     assert_eq!((start.status, start.code().as_str()), (403, "forbidden"));
@@ -181,6 +182,59 @@ async fn an_operation_is_started_in_no_other_way() {
     let run = stage.onward.start(foreign, &()).await.unwrap().id();
     assert_eq!(stage.get(OPERATIONS).await.json()["items"], json!([]));
     assert_eq!(stage.get(&format!("{OPERATIONS}/{run}")).await.status, 404);
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"]["id"].clone();
+    let begun = stage.post(OPERATIONS, json!({ "action": "pause", "ids": [run] })).await.json();
+    let id = begun["operation"]["id"].as_str().unwrap();
+    assert_eq!(ended(&stage, &begun["operation"]["id"]).await["done"], json!(1));
+    let input =
+        json!({ "action": "delete", "filter": {}, "ids": [], "by": "root", "reason": null });
+    // Whoever may delete says so at its own place, too.
+    for token in &tokens[1..] {
+        stage.as_bearer(token);
+        let body = json!({ "from_step": "choose", "input": input });
+        let fork = stage.post(&format!("/api/v1/runs/{id}/fork"), body).await;
+        assert_eq!((fork.status, fork.code().as_str()), (403, "forbidden"));
+    }
+    assert_eq!(stage.get(OPERATIONS).await.json()["items"].as_array().unwrap().len(), 1);
+    stage.stop().await;
+}
+
+/// A change of many runs that has failed, as one does that its worker cannot finish.
+async fn failed(stage: &Stage, action: &str) -> String {
+    const BROKEN: Workflow<Value, ()> = Workflow::named("onward-operation");
+    let failing = async |_: Ctx, _: Value| Err::<(), _>(Failure::fatal("no"));
+    let worker = stage.onward.worker().queues(["elsewhere"]).serve(BROKEN, failing);
+    let worker = worker.start().await.unwrap();
+    let input = json!({
+        "action": action, "filter": { "workflow": "double" }, "ids": [], "by": "root", "reason": null,
+    });
+    let run = stage.onward.start(BROKEN, &input).queue("elsewhere").await.unwrap();
+    run.ended().await.unwrap();
+    worker.shutdown().await.unwrap();
+    run.id().to_string()
+}
+
+#[tokio::test]
+async fn only_an_admin_lets_a_deletion_go_on() {
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    let (deletes, cancels) = (failed(&stage, "delete").await, failed(&stage, "cancel").await);
+    stage.as_bearer(&tokens[1]);
+    let retry = |id: &str| format!("/api/v1/runs/{id}/retry");
+    let refused = stage.post(&retry(&deletes), json!({})).await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"));
+    let resume = stage.post(&format!("/api/v1/runs/{deletes}/resume"), json!({})).await;
+    assert_eq!((resume.status, resume.code().as_str()), (403, "forbidden"));
+    // Among many it is left alone, whoever asks.
+    let many = json!({ "action": "retry", "ids": [&deletes] });
+    let begun = stage.post(OPERATIONS, many).await.json()["operation"].clone();
+    let done = ended(&stage, &begun["id"]).await;
+    let counts = ["matched", "done", "skipped", "failed"].map(|name| done[name].as_u64().unwrap());
+    assert_eq!(counts, [1, 0, 1, 0], "{done}");
+    let left = stage.get(&format!("/api/v1/runs/{deletes}")).await.json();
+    assert_eq!(left["run"]["state"], "failed");
+    assert_eq!(stage.post(&retry(&cancels), json!({})).await.status, 200);
+    stage.as_bearer(&tokens[2]);
+    assert_eq!(stage.post(&retry(&deletes), json!({})).await.status, 200);
     stage.stop().await;
 }
 

@@ -1,6 +1,6 @@
 //! Looking at runs, and steering them.
 
-use onward::{Ctx, Workflow};
+use onward::{Ctx, RunId, Workflow};
 use serde_json::{Value, json};
 
 use super::stage::{Asked, DOUBLE, Stage};
@@ -193,6 +193,21 @@ async fn a_run_is_deleted_when_it_has_ended() {
 }
 
 #[tokio::test]
+async fn a_pause_names_who_asked_for_it() {
+    let (mut stage, tokens) = Stage::with_tokens().await;
+    stage.as_bearer(&tokens[1]);
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"].clone();
+    let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    let paused = stage.post(&format!("{path}/pause"), json!({})).await;
+    assert_eq!(paused.json()["run"]["paused_by"], "operate", "{paused:?}");
+    let why = stage.get(&path).await.json()["why"]["text"].clone();
+    assert!(why.as_str().unwrap().contains("by operate"), "{why}");
+    let nobody = stage.post(&format!("/api/v1/runs/{}/pause", RunId::new()), json!({})).await;
+    assert_eq!((nobody.status, nobody.code().as_str()), (404, "run_not_found"));
+    stage.stop().await;
+}
+
+#[tokio::test]
 async fn a_run_is_paused_and_resumed() {
     let stage = Stage::open().await;
     let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"].clone();
@@ -205,6 +220,21 @@ async fn a_run_is_paused_and_resumed() {
     stage.post(&format!("{path}/cancel"), json!({})).await;
     let late = stage.post(&format!("{path}/pause"), json!({})).await;
     assert_eq!((late.status, late.code().as_str()), (409, "run_finished"));
+    stage.stop().await;
+}
+
+/// Each name has a queue of its own, and its own keys.
+#[tokio::test]
+async fn a_key_of_a_signal_is_one_of_its_name() {
+    let stage = Stage::open().await;
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"].clone();
+    let path = format!("/api/v1/runs/{}/signals", run["id"].as_str().unwrap());
+    for name in ["approved", "rejected"] {
+        let first = stage.keyed(&path, "click-1", json!({ "name": name })).await;
+        assert_eq!((first.status, &first.json()["delivered"]), (202, &json!("new")), "{name}");
+        let again = stage.keyed(&path, "click-1", json!({ "name": name })).await;
+        assert_eq!((again.status, &again.json()["delivered"]), (202, &json!("again")), "{name}");
+    }
     stage.stop().await;
 }
 

@@ -80,3 +80,43 @@ async fn a_trigger_with_a_key_starts_one_run() {
     assert_eq!((nowhere.status, nowhere.code().as_str()), (404, "schedule_not_found"));
     stage.stop().await;
 }
+
+/// The answer that was lost, whatever came of the first request and has changed since.
+#[tokio::test]
+async fn a_trigger_with_a_key_replays_its_first_answer() {
+    let stage = Stage::open().await;
+    let trigger = format!("{NIGHTLY}/trigger");
+    let policies =
+        [("skip", "skipped"), ("buffer_one", "buffered"), ("cancel_previous", "replaced")];
+    for (overlap, how) in policies {
+        let body = json!({
+            "workflow": "double",
+            "spec": { "every": { "every_ms": 86_400_000, "anchor": 0 } },
+            "overlap": overlap,
+        });
+        let put = stage.send("PUT", NIGHTLY, Asked { body: Some(body), ..Asked::default() }).await;
+        assert_eq!(put.status, 200, "{put:?}");
+        let key = |which| format!("{overlap}-{which}");
+        let before = stage.keyed(&trigger, &key("before"), json!({})).await.json();
+        assert_eq!(before["how"], "started", "{overlap}");
+        let first = stage.keyed(&trigger, &key("now"), json!({})).await;
+        assert_eq!(
+            (&first.json()["how"], first.header("idempotent-replayed")),
+            (&json!(how), None)
+        );
+        // What it met ends, and the runs are deleted: a new trigger would start one.
+        let runs = stage.get("/api/v1/runs?workflow=double").await.json();
+        for run in runs["items"].as_array().unwrap() {
+            let path = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+            stage.post(&format!("{path}/cancel"), json!({})).await;
+            let deleted = stage.send("DELETE", &path, Asked::default()).await;
+            assert_eq!(deleted.status, 204, "{deleted:?}");
+        }
+        let again = stage.keyed(&trigger, &key("now"), json!({})).await;
+        assert_eq!(again.json(), first.json(), "{overlap}");
+        assert_eq!(again.header("idempotent-replayed"), Some("true"));
+        let left = stage.get("/api/v1/runs?workflow=double").await.json();
+        assert_eq!(left["items"], json!([]), "{overlap}: the repeat started a run");
+    }
+    stage.stop().await;
+}

@@ -1,14 +1,15 @@
 //! Who gets in, from where, and what is written down about it.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use onward::{Ctx, Failure, Json, Workflow};
+use onward::{Ctx, Failure, Json, RunId, Workflow};
 use onward_server::{Access, NewToken, Options, Payload, Role, ServeError, ServeOptions, Tokens};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::stage::{Asked, SOON, Stage};
+use super::stage::{Asked, Reply, SOON, Stage};
 
 const RUNS: &str = "/api/v1/workflows/double/runs";
 
@@ -71,6 +72,37 @@ async fn a_page_of_another_site_changes_nothing() {
     let own = format!("http://{}", stage.address);
     let asked = Asked { headers: vec![("origin", &own)], body: Some(json!({ "input": 1 })) };
     assert_eq!(stage.send("POST", RUNS, asked).await.status, 201);
+    stage.stop().await;
+}
+
+/// A link in a mail or a chat, and the way back from a login elsewhere.
+#[tokio::test]
+async fn a_link_on_a_page_of_another_site_leads_here() {
+    let stage = Stage::open().await;
+    let run = stage.post(RUNS, json!({ "input": 1 })).await.json()["run"]["id"].clone();
+    let page = format!("/runs/{}", run.as_str().unwrap());
+    let headers = |mode, dest| {
+        let site = vec![("accept", "text/html"), ("sec-fetch-site", "cross-site")];
+        [site, vec![("sec-fetch-mode", mode), ("sec-fetch-dest", dest)]].concat()
+    };
+    let asked = |mode, dest| Asked { headers: headers(mode, dest), body: None };
+    let followed = stage.send("GET", &page, asked("navigate", "document")).await;
+    assert_eq!((followed.status, followed.header("x-frame-options")), (200, Some("DENY")));
+    assert!(followed.text.contains("<html"), "{}", followed.text);
+    for (mode, dest) in [
+        ("navigate", "iframe"),
+        ("navigate", "object"),
+        ("no-cors", "document"),
+        ("no-cors", "image"),
+        ("cors", "empty"),
+    ] {
+        let refused = stage.send("GET", &page, asked(mode, dest)).await;
+        assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"), "{mode} {dest}");
+    }
+    let form =
+        Asked { headers: headers("navigate", "document"), body: Some(json!({ "input": 1 })) };
+    let refused = stage.send("POST", RUNS, form).await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "forbidden"), "a form changes");
     stage.stop().await;
 }
 
@@ -164,6 +196,103 @@ async fn payloads_are_hidden_where_that_is_asked_for() {
         assert!(!stage.get(path).await.text.contains("4111-secret"), "{path}");
     }
     assert!(!run.text.contains("4111-secret"), "{}", run.text);
+    stage.stop().await;
+}
+
+/// What each request about runs with a secret in their payloads is answered with.
+async fn answers(stage: &Stage) -> Vec<(String, Reply)> {
+    let (secret, id) = (json!({ "input": { "card": SECRET } }), |run: &Reply| {
+        run.json()["run"]["id"].as_str().unwrap().to_owned()
+    });
+    let failed = stage.keyed(&format!("{RUNS}?wait_ms=20000"), "order-7", secret.clone()).await;
+    let queued = stage.post("/api/v1/workflows/other/runs", secret.clone()).await;
+    let (of_failed, of_queued) = (id(&failed), id(&queued));
+    let mut all = vec![("start".to_owned(), failed), ("start other".to_owned(), queued)];
+    let changes = [
+        (format!("runs/{of_failed}/fork"), json!({ "from_step": "twice", "input": SECRET })),
+        (format!("runs/{of_failed}/retry"), json!({})),
+        (format!("runs/{of_queued}/signals"), json!({ "name": "go", "value": SECRET })),
+        (format!("runs/{of_queued}/pause"), json!({})),
+        (format!("runs/{of_queued}/resume"), json!({})),
+        (format!("runs/{of_queued}/cancel"), json!({})),
+        ("operations".to_owned(), json!({ "action": "retry", "ids": [of_failed] })),
+        ("callbacks".to_owned(), json!({ "token": "0", "value": SECRET })),
+    ];
+    for (path, body) in changes {
+        let reply = stage.post(&format!("/api/v1/{path}"), body).await;
+        all.push((path, reply));
+    }
+    let conflict = stage.keyed(RUNS, "order-7", json!({ "input": SECRET })).await;
+    assert_eq!(conflict.status, 422, "{conflict:?}");
+    all.push(("conflict".to_owned(), conflict));
+    for path in [
+        "errors",
+        "keys",
+        "keys/top",
+        "keys/conflicts",
+        "keys/double/order-7",
+        "operations",
+        "waiting",
+        "stats",
+        "workflows",
+        "workflows/double/steps",
+        "audit",
+    ] {
+        let reply = stage.get(&format!("/api/v1/{path}")).await;
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        all.push((path.to_owned(), reply));
+    }
+    all
+}
+
+#[tokio::test]
+async fn no_answer_shows_a_payload_that_is_hidden() {
+    let shown = Stage::open().await.working().await;
+    let of_open = answers(&shown).await;
+    let showing = of_open.iter().filter(|(_, reply)| reply.text.contains(SECRET)).count();
+    assert!(showing >= 5, "answers show payloads where nothing is hidden: {showing}");
+    shown.stop().await;
+    let hidden = Stage::with(Options::new(Access::Open(Role::Admin)).hide_payloads()).await;
+    let hidden = hidden.working().await;
+    for (what, reply) in answers(&hidden).await {
+        assert!(!reply.text.contains(SECRET), "{what}: {}", reply.text);
+    }
+    hidden.stop().await;
+}
+
+/// The library says why a run is stuck, and must not quote what it could not read.
+#[tokio::test]
+async fn a_stuck_run_says_nothing_of_its_payload() {
+    const COUNT: Workflow<u32, u32> = Workflow::named("count");
+    const TOLD: Workflow<(), u32> = Workflow::named("told");
+    let stage = Stage::with(Options::new(Access::Open(Role::Admin)).hide_payloads()).await;
+    let worker = stage.onward.worker().serve(COUNT, async |_: Ctx, count| Ok::<_, Failure>(count));
+    let worker = worker.serve(TOLD, async |ctx: Ctx, ()| ctx.signal::<u32>("number").await);
+    let worker = worker.start().await.unwrap();
+    let path = |workflow| format!("/api/v1/workflows/{workflow}/runs");
+    let count = stage.post(&path("count"), json!({ "input": SECRET })).await.json();
+    let told = stage.post(&path("told"), json!({})).await.json();
+    let ids = [&count, &told].map(|run| run["run"]["id"].as_str().unwrap().to_owned());
+    let signal = json!({ "name": "number", "value": SECRET });
+    stage.post(&format!("/api/v1/runs/{}/signals", ids[1]), signal).await;
+    let begun = Instant::now();
+    while stage.get("/api/v1/waiting?for=stuck").await.json()["items"].as_array().unwrap().len() < 2
+    {
+        assert!(begun.elapsed() < SOON, "they are not stuck");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut paths: Vec<_> = ids.iter().map(|id| format!("/api/v1/runs/{id}")).collect();
+    paths.extend(ids.iter().map(|id| format!("/api/v1/runs/{id}/history")));
+    paths
+        .extend(["/runs", "/runs.jsonl", "/runs.csv", "/waiting"].map(|it| format!("/api/v1{it}")));
+    for path in paths {
+        let text = stage.get(&path).await.text;
+        assert!(!text.contains(SECRET), "{path}: {text}");
+    }
+    let shown = stage.get(&format!("/api/v1/runs/{}", ids[0])).await.json();
+    let detail = shown["run"]["waits_for"]["detail"].as_str().unwrap();
+    assert!(detail.contains("u32") && detail.contains("line 1"), "{detail}");
+    worker.shutdown().await.unwrap();
     stage.stop().await;
 }
 
@@ -265,6 +394,42 @@ async fn filled(stage: &Stage) -> [String; 5] {
         "/api/v1/schedules".to_owned(),
         "/api/v1/schedules/x".to_owned(),
     ]
+}
+
+/// With the hook of the documentation, which looks at the workflow.
+#[tokio::test]
+async fn the_hook_is_told_whose_payload_it_is() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let redact = move |payload: Payload<'_>| {
+        told.lock().unwrap().push(payload.run);
+        if payload.workflow == Some("noisy") {
+            return Json::stored("\"left out\"");
+        }
+        payload.json.clone()
+    };
+    let stage = Stage::with(Options::new(Access::Open(Role::Admin)).redact(redact)).await;
+    let paths = filled(&stage).await;
+    let run: RunId = paths[0].split('/').nth(4).unwrap().parse().unwrap();
+    for path in &paths {
+        seen.lock().unwrap().clear();
+        let text = stage.get(path).await.text;
+        assert!(text.contains("\"left out\"") && !text.contains(SECRET), "{path}: {text}");
+        let of_run = !path.contains("/schedules");
+        assert_eq!(*seen.lock().unwrap(), [of_run.then_some(run)], "{path}");
+    }
+    // A key outlives its run. Whose it was is still known by its holder, its workflow not.
+    stage.send("DELETE", &format!("/api/v1/runs/{run}"), Asked::default()).await;
+    seen.lock().unwrap().clear();
+    assert_eq!(stage.get(&paths[2]).await.status, 200);
+    assert_eq!(*seen.lock().unwrap(), [Some(run)]);
+    // Work outside any run has none.
+    let work = stage.onward.once("outside").run(async || Ok::<_, Failure>(SECRET.to_owned()));
+    work.await.unwrap();
+    seen.lock().unwrap().clear();
+    assert!(stage.get("/api/v1/step-keys/outside").await.text.contains(SECRET));
+    assert_eq!(*seen.lock().unwrap(), [None]);
+    stage.stop().await;
 }
 
 #[tokio::test]

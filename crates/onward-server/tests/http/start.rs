@@ -62,6 +62,52 @@ async fn the_same_key_with_another_body_is_refused() {
     stage.stop().await;
 }
 
+/// Else a client whose answer was lost would end the run that it has just started.
+#[tokio::test]
+async fn a_start_that_replaces_and_is_repeated_replaces_nothing() {
+    let stage = Stage::open().await;
+    let body = |input: u32| json!({ "input": input, "on_conflict": "replace" });
+    let old = stage.keyed(RUNS, "order-7", json!({ "input": 1 })).await.json()["run"]["id"].clone();
+    let first = stage.keyed(RUNS, "order-7", body(2)).await;
+    assert_eq!((first.status, first.header("idempotent-replayed")), (201, None));
+    let run = first.json()["run"]["id"].clone();
+    assert_ne!(run, old, "another input replaces");
+    let again = stage.keyed(RUNS, "order-7", body(2)).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!((&again.json()["run"]["id"], &again.json()["replayed"]), (&run, &json!(true)));
+    // Another queue is another request.
+    let other = json!({ "input": 2, "on_conflict": "replace", "queue": "bulk" });
+    let other = stage.keyed(RUNS, "order-7", other).await;
+    assert_eq!((other.status, other.header("idempotent-replayed")), (201, None));
+    // One that has ended is replaced, whatever its input.
+    let path = format!("/api/v1/runs/{}/cancel", other.json()["run"]["id"].as_str().unwrap());
+    stage.post(&path, json!({})).await;
+    let fresh = stage.keyed(RUNS, "order-7", body(2)).await;
+    assert_eq!((fresh.status, fresh.header("idempotent-replayed")), (201, None));
+    let live = stage.get("/api/v1/runs?state=queued").await.json();
+    assert_eq!(live["items"].as_array().unwrap().len(), 1, "{live}");
+    stage.stop().await;
+}
+
+/// A float holds sixteen digits.
+#[tokio::test]
+async fn long_numbers_that_differ_in_their_last_digit_are_two_inputs() {
+    let stage = Stage::open().await;
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "order-7"),
+        ("host", "localhost"),
+    ];
+    let start = |id: &'static str| stage.raw("POST", RUNS, &headers, id);
+    let first = start(r#"{"input":{"id":123456789012345678901234567890}}"#).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    let again = start(r#"{"input":{"id":123456789012345678901234567890.0}}"#).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    let other = start(r#"{"input":{"id":123456789012345678901234567891}}"#).await;
+    assert_eq!((other.status, other.code().as_str()), (422, "key_conflict"));
+    stage.stop().await;
+}
+
 #[tokio::test]
 async fn a_debounced_start_has_the_last_input() {
     let stage = Stage::open().await;

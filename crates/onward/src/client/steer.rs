@@ -26,9 +26,13 @@ pub(super) async fn retry(client: &Inner, run: RunId) -> Result<(), Error> {
     retried.map(drop).map_err(|error| Error::from(error).of_run(run))
 }
 
-/// Pauses a run.
+/// Pauses a run, for this process.
 pub(super) async fn pause(client: &Inner, run: RunId) -> Result<(), Error> {
-    let pause = Pause { run, caller: client.caller.clone() };
+    pause_by(client, run, client.caller.clone()).await
+}
+
+async fn pause_by(client: &Inner, run: RunId, caller: String) -> Result<(), Error> {
+    let pause = Pause { run, caller };
     let paused = steer(client)?.pause(pause).await;
     paused.map(drop).map_err(|error| Error::from(error).of_run(run))
 }
@@ -82,6 +86,26 @@ impl<O> RunHandle<O> {
     /// answer.
     pub async fn pause(&self) -> Result<(), Error> {
         pause(&self.client, self.id).await
+    }
+
+    /// As [`pause`](RunHandle::pause), in the name of somebody else than this process, as a server has it
+    /// from its callers: the run shows it as `paused_by`.
+    ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// # const BILL: Workflow<u64, ()> = Workflow::named("bill");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(BILL, &100).await?;
+    /// run.pause_by("ada").await?;
+    /// assert_eq!(run.status().await?.paused_by.as_deref(), Some("ada"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`pause`](RunHandle::pause).
+    pub async fn pause_by(&self, caller: impl Into<String>) -> Result<(), Error> {
+        pause_by(&self.client, self.id, caller.into()).await
     }
 
     /// Lets a paused run go on: at once, or when what it waits for comes. One that is not paused stays

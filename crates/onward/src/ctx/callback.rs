@@ -1,7 +1,7 @@
 //! Callbacks: a secret that the world outside answers with, once.
 //!
-//! Owns: [`CallbackFuture`] and [`Callback`], and the form of a token. Never shows the secret but in
-//! the token: whoever has it may answer.
+//! Owns: [`CallbackFuture`] and [`Callback`], and the forms of a token and of its record. Never shows the
+//! secret but in the token: whoever has it may answer.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +20,7 @@ use super::signal::SignalFuture;
 use super::{Ctx, StepFuture};
 use crate::driver::board::Board;
 use crate::limits::DURATION_MAX;
-use crate::{Code, Error, Failure, RunId, Timestamp};
+use crate::{Code, Entry, Error, Failure, Json, Record, RunId, Timestamp};
 
 /// The step that a callback is recorded as.
 const STEP: &str = "callback";
@@ -156,6 +156,37 @@ impl FromStr for Token {
         let number = part()?.parse().map_err(|_| unknown())?;
         let secret = part()?.to_owned();
         Ok(Self { run: RunId::from_u128(run), number, secret })
+    }
+}
+
+impl Record {
+    /// Takes the secret out of the record of a callback, so that it can be shown to people who are not to
+    /// answer; any other is left as it is.
+    ///
+    /// ```
+    /// use onward::{Entry, Json, Record, Timestamp};
+    ///
+    /// let issued = Entry::Done(Json::parse(r#"{"secret":"5f2a","expires_at":null}"#)?);
+    /// let record = Record::new(1, "callback#=1", issued, Timestamp::from_millis(0));
+    /// let shown = Json::parse(r#"{"secret":null,"expires_at":null}"#)?;
+    /// assert_eq!(record.without_secret().entry, Entry::Done(shown));
+    /// # Ok::<(), onward::Error>(())
+    /// ```
+    #[must_use]
+    pub fn without_secret(mut self) -> Self {
+        #[derive(Serialize)]
+        struct Shown {
+            secret: Option<String>,
+            expires_at: Option<Timestamp>,
+        }
+        let is_callback = self.step.strip_prefix(STEP).is_some_and(|id| id.starts_with("#="));
+        if let (true, Entry::Done(json)) = (is_callback, &self.entry)
+            && let Ok(Issued { expires_at, .. }) = json.read()
+            && let Ok(shown) = Json::of(&Shown { secret: None, expires_at })
+        {
+            self.entry = Entry::Done(shown);
+        }
+        self
     }
 }
 

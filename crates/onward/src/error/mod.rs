@@ -10,6 +10,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 pub use code::Code;
+use serde_json::error::Category;
 
 use crate::limits::{NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::store::{self, Conflict, Outage};
@@ -80,8 +81,20 @@ impl Error {
             .about(format!("{bytes} bytes, the limit is {PAYLOAD_BYTES_MAX}"))
     }
 
-    pub(crate) fn type_mismatch(wanted: &str, source: serde_json::Error) -> Self {
-        Self::new(Code::TypeMismatch).about(format!("read as {wanted}")).because(source)
+    /// A text that does not fit its type. What serde says of it quotes the value, which may be a secret,
+    /// and this is stored and shown: so it is told only where the value is and what was wanted.
+    pub(crate) fn type_mismatch(wanted: &str, source: &serde_json::Error) -> Self {
+        let what = match source.classify() {
+            Category::Io | Category::Syntax => "it is no JSON",
+            Category::Eof => "it ends too early",
+            Category::Data => "it does not fit",
+        };
+        let place = match (source.line(), source.column()) {
+            (0, _) => String::new(),
+            (line, column) => format!(" at line {line} column {column}"),
+        };
+        let missing = missing_field(&source.to_string()).unwrap_or_default();
+        Self::new(Code::TypeMismatch).about(format!("read as {wanted}: {what}{place}{missing}"))
     }
 
     /// What is particular to this error, without its code and the code's advice.
@@ -184,6 +197,12 @@ impl From<Conflict> for Error {
             Conflict::Record { run } => Self::new(Code::HistoryMismatch).of_run(run),
         }
     }
+}
+
+/// What serde says of a field that is not there. Its name is the type's, and no part of a value.
+fn missing_field(said: &str) -> Option<String> {
+    let name = said.strip_prefix("missing field `")?.split('`').next()?;
+    Some(format!(", the field `{name}` is missing"))
 }
 
 fn outage_code(outage: Outage) -> Code {

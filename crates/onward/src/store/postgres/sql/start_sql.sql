@@ -1,7 +1,9 @@
 -- Starting a run from SQL, and inside a transaction of the user's own.
 
 -- A whole or broken number as the library writes it into a fingerprint: whole ones that a float
--- holds exactly without a fraction, others as short as a float can be read back.
+-- holds exactly without a fraction, others as short as a float can be read back. What a float does not
+-- hold has all of its digits: a whole number other than the one that its float is written as, and a
+-- fraction with more digits than floats are written with.
 create or replace function onward.canonical_number(n numeric) returns text
 language plpgsql immutable as $$
 declare
@@ -17,6 +19,14 @@ begin
         return n::text;
     end if;
     v_text := n::float8::text;
+    v_digits := trim(both '0' from replace(abs(n)::text, '.', ''));
+    if v_text::numeric <> n and n = trunc(n) then
+        return trunc(n)::text;
+    end if;
+    if v_text::numeric <> n and length(v_digits) > 17 then
+        return case when n < 0 then '-' else '' end || v_digits || 'e-'
+            || length(rtrim(split_part(n::text, '.', 2), '0'));
+    end if;
     if left(v_text, 1) = '-' then
         v_sign := '-';
         v_text := substr(v_text, 2);
