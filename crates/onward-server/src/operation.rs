@@ -3,7 +3,10 @@
 //! Owns: the workflow that goes through the runs of a filter, page by page. Each page is chosen in
 //! one step and changed in the next. After a crash between two runs the page is gone through again:
 //! what was cancelled, retried or deleted since it was chosen counts as done and is left alone; a
-//! pause and a resume are said once more. Never touches a run of its own kind.
+//! pause and a resume are said once more. How runs are retried is in `retry`. Never touches a run of
+//! its own kind.
+
+mod retry;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -252,8 +255,11 @@ async fn choose(
 
 /// A run that a retry lets go on, and how often it had been woken before.
 fn to_retry(run: &Run) -> Option<(RunId, u64)> {
-    let stuck = matches!(run.waits_for, Some(Waits::Stuck { .. }));
-    (stuck || run.state == RunState::Failed).then_some((run.id, run.wakes))
+    (is_stuck(run) || run.state == RunState::Failed).then_some((run.id, run.wakes))
+}
+
+fn is_stuck(run: &Run) -> bool {
+    matches!(run.waits_for, Some(Waits::Stuck { .. }))
 }
 
 fn now(onward: &Onward) -> Timestamp {
@@ -277,7 +283,7 @@ async fn change(
     let these = onward.these(left);
     let steered = match operation.action {
         Action::Cancel => these.cancel(),
-        Action::Retry => these.retry(),
+        Action::Retry => return retry::page(onward, page, totals).await,
         Action::Pause => these.pause(),
         Action::Resume => these.resume(),
         Action::Delete => these.delete(),
@@ -312,21 +318,14 @@ async fn without_own(
 }
 
 /// The runs of a page that were not changed yet: a crash may have cut the step before it was recorded.
-/// A run that was retried and failed again would else be retried twice, and one that was cancelled and
-/// could not be undone be counted as skipped. A deleted one is gone, and counts as deleted.
+/// A run that was cancelled and could not be undone would else be counted as skipped. A deleted one is
+/// gone, and counts as deleted.
 async fn left(onward: &Onward, action: Action, page: &Page) -> Result<Vec<RunId>, Failure> {
-    let is_changed = |run: &Run| match action {
-        Action::Cancel => run.cancel_at.zip(page.at).is_some_and(|(at, chosen)| at >= chosen),
-        // A signal wakes a run that is stuck as well, and lets it be stuck.
-        Action::Retry => {
-            let woken = page.wakes.get(&run.id).is_some_and(|wakes| run.wakes > *wakes);
-            woken && !matches!(run.waits_for, Some(Waits::Stuck { .. }))
-        }
-        Action::Pause | Action::Resume | Action::Delete => false,
-    };
-    if !matches!(action, Action::Cancel | Action::Retry) {
+    if action != Action::Cancel {
         return Ok(page.runs.clone());
     }
+    let is_changed =
+        |run: &Run| run.cancel_at.zip(page.at).is_some_and(|(at, chosen)| at >= chosen);
     let mut left = Vec::with_capacity(page.runs.len());
     for id in &page.runs {
         if !get(onward, *id).await?.as_ref().is_some_and(is_changed) {
@@ -345,46 +344,4 @@ pub(crate) fn progress(records: &[onward::Record]) -> Option<Totals> {
         onward::Entry::Done(json) => json.read().ok(),
         _ => None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FAIL: Workflow<(), ()> = Workflow::named("fail");
-
-    /// As after a crash: the step was cut before it was recorded, and is executed once more.
-    #[tokio::test]
-    async fn a_page_that_is_changed_again_retries_no_run_twice() {
-        let onward = Onward::open("memory:").await.unwrap();
-        let failing = async |_: Ctx, ()| Err::<(), _>(Failure::fatal("no"));
-        let worker = onward.worker().serve(FAIL, failing).start().await.unwrap();
-        let run = onward.start(FAIL, &()).await.unwrap();
-        run.ended().await.unwrap();
-        let operation = Operation {
-            action: Action::Retry,
-            filter: Chosen { workflow: Some("fail".to_owned()), ..Chosen::default() },
-            ids: Vec::new(),
-            by: "ada".to_owned(),
-            reason: None,
-            expected: None,
-        };
-        let page = choose(&onward, &operation, None, 0).await.unwrap();
-        let first = change(&onward, &operation, &page, Totals::default()).await.unwrap();
-        assert_eq!((first.matched, first.done, first.skipped), (1, 1, 0));
-        let failed_again = run.ended().await.unwrap();
-        assert_eq!(failed_again.attempt, 2, "it was retried");
-        let again = change(&onward, &operation, &page, Totals::default()).await.unwrap();
-        assert_eq!(again, first, "it is counted as before");
-        let left = run.status().await.unwrap();
-        assert_eq!(
-            (left.attempt, left.retried_at),
-            (failed_again.attempt, failed_again.retried_at)
-        );
-        let later = choose(&onward, &operation, None, 0).await.unwrap();
-        let third = change(&onward, &operation, &later, Totals::default()).await.unwrap();
-        assert_eq!(third.done, 1, "another operation retries it");
-        assert_eq!(run.ended().await.unwrap().attempt, 3);
-        worker.shutdown().await.unwrap();
-    }
 }

@@ -13,8 +13,8 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use onward::store::{Topic, Which};
-use onward::{Code, RunId, RunState};
-use tokio::sync::{mpsc, watch};
+use onward::{Code, Fingerprint, RunId, RunState};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::api::export::Chunks;
@@ -41,6 +41,10 @@ const FRAMES_AHEAD: usize = 16;
 /// When a reader that was cut off comes again.
 const RETRY_MS: u64 = 1_000;
 
+/// Ends of sessions that wait for a stream to hear of them; a stream that missed one ends, and its reader
+/// comes again if it may.
+const SESSIONS_AHEAD: usize = 16;
+
 /// What has changed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
@@ -57,6 +61,8 @@ pub(crate) struct Changes {
     /// Tells the numbers of this process from those of the one before.
     epoch: u128,
     seen: watch::Sender<Seen>,
+    /// Says which sessions end.
+    sessions: broadcast::Sender<Fingerprint>,
     open: AtomicUsize,
     watching: AtomicBool,
 }
@@ -66,7 +72,14 @@ impl Changes {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (seen, _) = watch::channel(Seen::default());
         let (open, watching) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { epoch: since.as_micros(), seen, open, watching }
+        let (sessions, _) = broadcast::channel(SESSIONS_AHEAD);
+        Self { epoch: since.as_micros(), seen, sessions, open, watching }
+    }
+
+    /// Ends the streams of a session.
+    pub(crate) fn end_session(&self, session: Fingerprint) {
+        // Without a stream nobody hears it, and nobody needs to.
+        let _ = self.sessions.send(session);
     }
 
     /// How many streams are open.
@@ -169,9 +182,34 @@ struct Stream {
     send: mpsc::Sender<Result<Bytes, io::Error>>,
     /// The head of the request, by which the reader is known.
     head: Parts,
+    session: Option<Session>,
     seen: watch::Receiver<Seen>,
     known: Seen,
     runs: Vec<Watched>,
+}
+
+/// The session that a stream is part of.
+struct Session {
+    session: Fingerprint,
+    ended: broadcast::Receiver<Fingerprint>,
+}
+
+impl Session {
+    fn of(app: &App, head: &Parts) -> Option<Self> {
+        // Entered before it is asked who it is, so that no end is missed in between.
+        let ended = app.changes.sessions.subscribe();
+        guard::session(app, head).map(|session| Self { session, ended })
+    }
+
+    /// Resolves when it ends, or may have.
+    async fn over(session: &mut Option<Self>) {
+        let Some(Self { session, ended }) = session else { return std::future::pending().await };
+        while let Ok(other) = ended.recv().await {
+            if other == *session {
+                return;
+            }
+        }
+    }
 }
 
 /// A run that a stream watches in detail.
@@ -188,13 +226,14 @@ impl Stream {
         head: Parts,
         runs: Vec<RunId>,
     ) -> Self {
+        let session = Session::of(&app, &head);
         let seen = app.changes.seen.subscribe();
         let known = *seen.borrow();
         let runs = runs.into_iter().map(|id| Watched { id, state: None, after: None }).collect();
-        Self { app, send, head, seen, known, runs }
+        Self { app, send, head, session, seen, known, runs }
     }
 
-    /// Tells what changes until the reader goes, may not read any more, or the server stops.
+    /// Tells what changes until the reader goes, logs out, may not read any more, or the server stops.
     async fn tell(mut self, last: Option<String>, _open: Open) {
         let app = self.app.clone();
         for at in 0..self.runs.len() {
@@ -210,6 +249,7 @@ impl Stream {
             let told = tokio::select! {
                 () = app.closed() => return,
                 () = self.send.closed() => return,
+                () = Session::over(&mut self.session) => return,
                 changed = self.seen.changed() => match changed {
                     Ok(()) => self.frame().await,
                     Err(_) => return,

@@ -2,10 +2,12 @@
 //!
 //! Owns: the cookie. Never keeps a session.
 //! The cookie carries the token itself, where no script can read it: so a login survives the server,
-//! and a token that is taken away ends it.
+//! and a token that is taken away ends it. Browsers that logged in with the same token have the same
+//! cookie: the streams of all of them end with one, and those that are still logged in come again.
 
 use axum::Extension;
 use axum::extract::State;
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use onward::Code;
@@ -13,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{self, Answer};
 use crate::app::App;
-use crate::guard::{COOKIE, Peer, session_secret};
+use crate::guard::{COOKIE, Peer, session, session_secret};
 use crate::limits::SESSION_MAX;
 use crate::problem::Problem;
 use crate::request::{Body, Mount};
@@ -43,7 +45,10 @@ pub(crate) async fn begin(
     Ok(response)
 }
 
-pub(crate) async fn end(State(app): State<App>, mount: Mount) -> Answer {
+pub(crate) async fn end(State(app): State<App>, mount: Mount, head: Parts) -> Answer {
+    if let Some(session) = session(&app, &head) {
+        app.changes.end_session(session);
+    }
     let mut response = StatusCode::NO_CONTENT.into_response();
     response.headers_mut().insert(header::SET_COOKIE, cookie(&app, &mount, "", 0)?);
     Ok(response)

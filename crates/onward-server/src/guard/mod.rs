@@ -21,7 +21,7 @@ use onward::Code;
 use tracing::Instrument;
 
 pub(crate) use audit::{Detail, Outcome};
-pub(crate) use who::{COOKIE, is_known, session_secret};
+pub(crate) use who::{COOKIE, is_known, session, session_secret};
 
 use crate::app::App;
 use crate::endpoint::Endpoint;

@@ -5,7 +5,7 @@
 
 use axum::http::header::{AUTHORIZATION, COOKIE as COOKIES};
 use axum::http::request::Parts;
-use onward::Code;
+use onward::{Code, Fingerprint};
 
 use super::{Peer, too_often};
 use crate::app::App;
@@ -45,6 +45,14 @@ pub(crate) fn is_known(app: &App, parts: &Parts) -> bool {
             secret.is_some_and(|secret| tokens.caller(secret).is_some())
         }
     }
+}
+
+/// The session that a request is part of, by the hash of its cookie: none for one that is sent with a
+/// bearer token, or whose cookie lets nobody in.
+pub(crate) fn session(app: &App, parts: &Parts) -> Option<Fingerprint> {
+    let Access::Tokens(tokens) = &app.options.access else { return None };
+    let secret = cookie(parts).filter(|_| bearer(parts).is_none())?;
+    tokens.caller(secret).map(|_| Fingerprint::of(secret.as_bytes()))
 }
 
 /// A token that is not known. Who tries many is held up.

@@ -21,6 +21,10 @@ struct Frames {
 impl Frames {
     async fn open(stage: &Stage, path: &str, last: Option<&str>) -> Self {
         let headers = last.map(|last| ("last-event-id", last)).into_iter().collect();
+        Self::with(stage, path, headers).await
+    }
+
+    async fn with(stage: &Stage, path: &str, headers: Vec<(&str, &str)>) -> Self {
         let response = stage.begin("GET", path, Asked { headers, body: None }).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -150,6 +154,39 @@ async fn a_token_that_is_taken_away_ends_its_streams() {
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
     while frames.next().await.is_some() {}
     assert_eq!(stage.get("/api/v1/meta").await.status, 401);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_logout_ends_the_streams_of_its_session_and_no_others() {
+    let (stage, [_, operate, admin]) = Stage::with_tokens().await;
+    let cookie = |token: &NewToken| format!("onward_session={}", token.secret());
+    let (mine, other) = (cookie(&operate), cookie(&admin));
+    let bearer = format!("Bearer {}", operate.secret());
+    let opened = async |headers| {
+        let mut frames = Frames::with(&stage, "/api/v1/stream", headers).await;
+        frames.until(": open").await;
+        frames
+    };
+    let mut tabs = [opened(vec![("cookie", &mine)]).await, opened(vec![("cookie", &mine)]).await];
+    let mut others = opened(vec![("cookie", &other)]).await;
+    let mut program = opened(vec![("authorization", &bearer)]).await;
+    let stranger = vec![("cookie", "onward_session=onw_00"), ("x-onward", "1")];
+    stage.send("DELETE", "/api/v1/session", Asked { headers: stranger, body: None }).await;
+    let headers = vec![("cookie", mine.as_str()), ("x-onward", "1")];
+    let out = stage.send("DELETE", "/api/v1/session", Asked { headers, body: None }).await;
+    assert_eq!(out.status, 204);
+    for tab in &mut tabs {
+        let ended = async { while tab.next().await.is_some() {} };
+        tokio::time::timeout(SOON, ended).await.expect("the stream goes on after the logout");
+    }
+    let headers = vec![("authorization", bearer.as_str())];
+    let body = Some(json!({ "input": 1 }));
+    let started = stage.send("POST", RUNS, Asked { headers, body }).await;
+    assert_eq!(started.status, 201);
+    others.until("\"runs\"").await;
+    program.until("\"runs\"").await;
+    drop((others, program));
     stage.stop().await;
 }
 

@@ -75,6 +75,7 @@ pub mod record;
 pub mod replace;
 pub mod retry;
 pub mod schedules;
+pub mod seen;
 pub mod settle;
 pub mod signal;
 pub mod start;

@@ -1,6 +1,6 @@
 //! The cases of steering runs, as one macro of the suite.
 //!
-//! Owns: which cases there are. Never what they say; `pause`, `fork`, `note` and `child_again` do.
+//! Owns: which cases there are. Never what they say; `pause`, `fork`, `note`, `seen` and `child_again` do.
 
 /// Makes one test of every case about pausing, forking and noting; a part of the suite.
 #[doc(hidden)]
@@ -54,6 +54,12 @@ macro_rules! steering_conformance_suite {
                 log_is_bounded
                 log_comes_in_pages
                 prune_takes_the_log_along
+            }
+            seen {
+                retry_of_a_run_as_it_was_seen
+                retry_seen_twice
+                retry_of_a_stuck_run_as_it_was_seen
+                retry_seen_of_what_allows_none_is_refused
             }
             child_again {
                 retry_of_a_parent_retries_its_failed_child

@@ -71,7 +71,7 @@ pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::{signal_inside, start_inside};
 pub use stats::{Stats, WorkerInfo};
-pub use steer::{Asks, Fork, Mark, Pause, Rewritten, Steer};
+pub use steer::{Asks, Fork, Mark, Pause, Rewritten, Seen, Steer};
 pub use step_key::{
     KeyAnswer, KeyBusy, KeyEnd, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey,
     StepKeyPage, TakeKey,

@@ -10,7 +10,7 @@ use super::{Answer, Conflict, Error, Lease, NewKey, Outage, Trace, WholeRun};
 use crate::model::step_id;
 use crate::{Entry, Json, Notes, Origin, Record, Run, RunId, RunState, Seed, Timestamp};
 
-/// A store whose runs can be paused and forked.
+/// A store whose runs can be paused and forked, and retried by whoever saw them.
 ///
 /// Beside [`Store`](super::Store), because no run needs it to end. None of its writes comes under a
 /// lease: a pause of a running run is a mark that its holder heeds, as a cancel is, and a worker that
@@ -24,6 +24,10 @@ pub trait Steer: Send + Sync {
     /// Takes the mark of a pause away, and counts a wake: the run is queued, or waits, as it stands.
     /// On one that is not paused: `Ok`. On a run that has ended: `Finished`.
     fn resume(&self, run: RunId) -> Answer<'_, Run>;
+
+    /// As [`retry`](super::Store::retry), if the run was not woken since it was seen; says whether it
+    /// was not. Again: `false`, since a retry wakes it.
+    fn retry_seen(&self, seen: Seen) -> Answer<'_, bool>;
 
     /// Starts a run with the records that another has before a step. Again, with the same id: the
     /// run that is there. `NoSuchStep`, `ChildOpen`, and `KeyTaken` when the key is in use.
@@ -41,6 +45,15 @@ pub struct Pause {
     pub run: RunId,
     /// Who pauses it.
     pub caller: String,
+}
+
+/// A run, as somebody saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The run.
+    pub run: RunId,
+    /// How often it had been woken.
+    pub wakes: u64,
 }
 
 /// A running run that somebody asked to end, or paused.

@@ -51,6 +51,11 @@ pub(crate) enum Scene {
         troubled: bool,
         run: usize,
     },
+    /// A retry of such a run by somebody who saw it when it had been woken so often.
+    RetrySeen {
+        run: usize,
+        wakes: u64,
+    },
     /// A pause of a run that is held, or of any.
     Pause {
         held: bool,
@@ -172,6 +177,7 @@ fn scene() -> impl Strategy<Value = Scene> {
         4 => (any::<bool>(), 0..20_usize).prop_map(|(held, run)| Scene::Cancel { held, run }),
         4 => (prop::bool::weighted(0.8), 0..20_usize)
             .prop_map(|(troubled, run)| Scene::Retry { troubled, run }),
+        2 => (0..20_usize, 0..4_u64).prop_map(|(run, wakes)| Scene::RetrySeen { run, wakes }),
         3 => (any::<bool>(), 0..20_usize).prop_map(|(held, run)| Scene::Pause { held, run }),
         3 => (0..20_usize).prop_map(|run| Scene::Resume { run }),
         2 => (0..20_usize, 0..6_usize, prop::option::weighted(0.3, Just(7_i64)))

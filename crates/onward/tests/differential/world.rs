@@ -12,7 +12,7 @@ use onward::conformance::stage::{LEASE_MS, entry, json, new_run};
 use onward::limits::PAGE_ROWS_MAX;
 use onward::store::{
     Claim, ClaimMode, Claimant, Claims, End, Error, Filter, Fork, Lease, NewKey, NewRun, NewWorker,
-    Note, Pause, Prune, PutQueue, Query, Queues, Settle, StartAt, Started, StartedHow, Store,
+    Note, Pause, Prune, PutQueue, Query, Queues, Seen, Settle, StartAt, Started, StartedHow, Store,
     Sweep, Swept, Which,
 };
 use onward::{
@@ -44,6 +44,7 @@ pub(crate) enum Call {
     Settle(Lease, Settle),
     Cancel(RunId),
     Retry(RunId),
+    RetrySeen(Seen),
     Pause(Pause),
     Resume(RunId),
     Fork(Fork),
@@ -113,6 +114,7 @@ impl Call {
             Call::Settle(lease, settle) => Reply::of(&store.settle(lease, settle).await),
             Call::Cancel(run) => Reply::of(&store.cancel(run).await),
             Call::Retry(run) => Reply::of(&store.retry(run).await),
+            Call::RetrySeen(seen) => Reply::of(&store.steer().unwrap().retry_seen(seen).await),
             Call::Pause(pause) => Reply::of(&store.steer().unwrap().pause(pause).await),
             Call::Resume(run) => Reply::of(&store.steer().unwrap().resume(run).await),
             Call::Fork(fork) => Reply::of(&store.steer().unwrap().fork(fork).await),
@@ -228,6 +230,9 @@ impl World {
             Scene::Cancel { held: false, run } => Call::Cancel(from_end(&self.runs, *run)?),
             Scene::Retry { troubled: true, run } => Call::Retry(from_end(&self.troubled, *run)?),
             Scene::Retry { troubled: false, run } => Call::Retry(from_end(&self.runs, *run)?),
+            Scene::RetrySeen { run, wakes } => {
+                Call::RetrySeen(Seen { run: from_end(&self.troubled, *run)?, wakes: *wakes })
+            }
             Scene::Pause { held: true, run } => {
                 Call::Pause(self.pause(self.lease(stage, Choice::Held(*run)).await?.0.run))
             }

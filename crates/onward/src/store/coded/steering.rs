@@ -10,7 +10,8 @@ use super::{CodedStore, refused, visit};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::steer::forks_at;
 use crate::store::{
-    Answer, Conflict, Error, Fork, Lease, LogPage, Note, Notebook, Pause, Rewritten, Steer, Which,
+    Answer, Conflict, Error, Fork, Lease, LogPage, Note, Notebook, Pause, Rewritten, Seen, Steer,
+    Which,
 };
 use crate::{Entry, Run, RunId};
 
@@ -93,6 +94,13 @@ impl Steer for CodedStore {
 
     fn resume(&self, run: RunId) -> Answer<'_, Run> {
         Box::pin(async move { Ok(self.open_run(self.inner_steer()?.resume(run).await?)) })
+    }
+
+    fn retry_seen(&self, seen: Seen) -> Answer<'_, bool> {
+        match self.inner_steer() {
+            Ok(steer) => steer.retry_seen(seen),
+            Err(error) => refused(error),
+        }
     }
 
     fn fork(&self, fork: Fork) -> Answer<'_, Run> {

@@ -9,7 +9,7 @@ use crate::store::{
     Answer, Audit, AuditPage, AuditRow, Delete, DueSchedules, Duplicates, Error, Fire, Fired, Fork,
     Import, ImportQueue, ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage,
     NewAudit, Note, Notebook, Pause, Portable, PutQueue, PutSchedule, QueueImported, QueuePage,
-    Queues, Resume, ScheduleImported, SchedulePage, Schedules, SettleKey, Steer, StepKey,
+    Queues, Resume, ScheduleImported, SchedulePage, Schedules, Seen, SettleKey, Steer, StepKey,
     StepKeyPage, TakeKey, Waiter, WholeRun,
 };
 use crate::{AuditId, Queue, QueueUse, Run, RunId, Schedule};
@@ -156,6 +156,10 @@ impl Steer for LossyStore {
 
     fn resume(&self, run: RunId) -> Answer<'_, Run> {
         self.steering(|inner| inner.resume(run))
+    }
+
+    fn retry_seen(&self, seen: Seen) -> Answer<'_, bool> {
+        self.steering(|inner| inner.retry_seen(seen))
     }
 
     fn fork(&self, fork: Fork) -> Answer<'_, Run> {

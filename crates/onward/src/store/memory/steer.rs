@@ -26,6 +26,15 @@ impl Steer for MemoryStore {
         })
     }
 
+    fn retry_seen(&self, seen: Seen) -> Answer<'_, bool> {
+        self.transact(|state, now| {
+            if state.row(seen.run)?.run.wakes != seen.wakes {
+                return Ok(false);
+            }
+            state.retry(seen.run, now).map(|()| true)
+        })
+    }
+
     fn fork(&self, fork: Fork) -> Answer<'_, Run> {
         self.transact(|state, now| {
             if let Some(there) = state.runs.get(&fork.id) {

@@ -14,7 +14,7 @@ use super::tx::{Param, Session, Tx};
 use super::{PostgresStore, Shared, import, signal, sweep};
 use crate::limits::CASCADE_BATCH_MAX;
 use crate::store::steer::{self, ChildAgain};
-use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Steer};
+use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Seen, Steer};
 use crate::{Run, RunId};
 
 const CHILDREN: &str = "select onward.sweep_children($1)";
@@ -26,6 +26,10 @@ impl Steer for PostgresStore {
 
     fn resume(&self, run: RunId) -> Answer<'_, Run> {
         self.in_transaction(run, |tx, run| Box::pin(unmark(tx, *run)))
+    }
+
+    fn retry_seen(&self, seen: Seen) -> Answer<'_, bool> {
+        self.in_transaction(seen, |tx, seen| Box::pin(retry_seen(tx, *seen)))
     }
 
     fn fork(&self, fork: Fork) -> Answer<'_, Run> {
@@ -46,6 +50,15 @@ async fn mark(tx: &mut Tx, pause: &Pause) -> Result<Run, Fault> {
         tx.work();
     }
     Ok(row.run)
+}
+
+async fn retry_seen(tx: &mut Tx, seen: Seen) -> Result<bool, Fault> {
+    let mut row = tx.locked(seen.run).await?.ok_or(Error::NotFound)?;
+    if row.run.wakes != seen.wakes {
+        return Ok(false);
+    }
+    retry_row(tx, &mut row).await?;
+    Ok(true)
 }
 
 async fn unmark(tx: &mut Tx, run: RunId) -> Result<Run, Fault> {

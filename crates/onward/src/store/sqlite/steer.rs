@@ -11,7 +11,7 @@ use super::signal::tell_parent;
 use super::tx::Tx;
 use super::{SqliteStore, import, row, sweep};
 use crate::store::steer::{self, ChildAgain};
-use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Steer};
+use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Seen, Steer};
 use crate::{Run, RunId};
 
 impl Steer for SqliteStore {
@@ -38,6 +38,16 @@ impl Steer for SqliteStore {
                 tx.work();
             }
             Ok(row.run)
+        })
+    }
+
+    fn retry_seen(&self, seen: Seen) -> Answer<'_, bool> {
+        self.small(move |tx| {
+            let row = tx.row(seen.run)?;
+            if row.run.wakes != seen.wakes {
+                return Ok(false);
+            }
+            retry_row(tx, row).map(|()| true)
         })
     }
 
