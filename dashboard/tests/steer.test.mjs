@@ -112,6 +112,22 @@ test("the filter is the address, and the way back keeps it", () => at("runs", {}
   await page.getByText("1 selected").waitFor({ state: "detached" });
 }));
 
+test("a filter that cannot be read lists, exports and changes nothing", () => at("runs", {}, async (page) => {
+  for (const [typed, said] of [["before:2026-13-01", /is not a time/], ["since:-2y", /is not a time/], ["state:stuck", /is not a state of a run/]]) {
+    await page.goto(`${stage.url}runs`);
+    await page.getByRole("checkbox", { name: /Select run/ }).first().check();
+    await page.getByRole("toolbar").waitFor();
+    await page.getByLabel(/Filter by key/).fill(typed);
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText(said).waitFor();
+    assert.equal(await page.getByRole("checkbox", { name: /Select/ }).count(), 0, `${typed}: no list`);
+    assert.equal(await page.getByRole("toolbar").count(), 0, `${typed}: no bulk bar`);
+    assert.equal(await page.getByRole("link", { name: /CSV|JSON lines/ }).count(), 0, `${typed}: no export`);
+  }
+  await page.getByRole("button", { name: "Take out state stuck" }).click();
+  await page.getByRole("checkbox", { name: /Select run/ }).first().waitFor();
+}));
+
 test("a key shows who came later, when, and with what", () => at("keys", {}, async (page) => {
   await page.getByPlaceholder(/A key, or how it begins/).fill("order-18");
   await page.waitForURL(/prefix=order-18/);

@@ -12,7 +12,7 @@ import { Icon } from "../parts/icon";
 import { Loaded, PageFrame } from "../parts/page";
 import { usePages } from "../parts/pager";
 import { Link, param, search, setSearch } from "../route/place";
-import { apiFilter, apiQuery, NONE, readFilter, sayFilter, writeFilter, type RunFilter } from "../route/filter";
+import { apiFilter, apiQuery, filterTrouble, NONE, readFilter, sayFilter, writeFilter, type RunFilter } from "../route/filter";
 import { ColumnPicker, columnsOf } from "./runs/columns";
 import { FilterBar } from "./runs/filter-bar";
 import { RunTable } from "./runs/table";
@@ -24,9 +24,11 @@ export function RunsPage(): JSX.Element {
   const said = writeFilter(filter);
   // Relative times in the filter move with the clock, once in each minute.
   const moment = minute.value;
-  const path = `runs${apiQuery(filter, moment, { limit: 50 })}`;
+  // What cannot be read lists nothing: shown as all runs, it would be changed as all runs.
+  const trouble = filterTrouble(filter);
+  const path = trouble ? null : `runs${apiQuery(filter, moment, { limit: 50 })}`;
   const pages = usePages<RunRow>(path, ["runs"], (run) => run.id, { of: said });
-  const since = apiFilter(filter, moment).created_from ?? 0;
+  const since = trouble ? 0 : apiFilter(filter, moment).created_from ?? 0;
   const rows = pages.rows.filter((run) => run.created_at >= since);
   const stats = useResource<Stats>("stats", { topics: ["runs"] });
   const [picked, setPicked] = useState<Set<string>>(new Set());
@@ -36,10 +38,10 @@ export function RunsPage(): JSX.Element {
     setSearch([writeFilter(next), columns ? `columns=${columns}` : ""].filter(Boolean).join("&"), true);
   };
   return (
-    <PageFrame title="Runs" head={<Export filter={filter} moment={moment} />}>
+    <PageFrame title="Runs" head={<>{trouble ? null : <Export filter={filter} moment={moment} />}<Link class="button primary" href="workflows"><Icon name="plus" />Start a run</Link></>}>
       <Views />
-      <FilterBar filter={filter} set={set} counts={stats.data?.runs ?? {}} />
-      <Loaded from={pages.first}>
+      <FilterBar filter={filter} set={set} counts={stats.data?.runs ?? {}} trouble={trouble} />
+      {trouble ? null : <Loaded from={pages.first}>
         {() => rows.length === 0 ? (
           said ? <NoMatch filter={filter} clear={() => set(NONE)} /> : <NoRuns />
         ) : (
@@ -54,7 +56,7 @@ export function RunsPage(): JSX.Element {
             <BulkBar picked={picked} rows={rows} filter={filter} moment={moment} all={!!pages.more || picked.size === rows.length} clear={() => setPicked(new Set())} />
           </>
         )}
-      </Loaded>
+      </Loaded>}
     </PageFrame>
   );
 }
@@ -76,7 +78,6 @@ function Export({ filter, moment }: { filter: RunFilter; moment: number }): JSX.
     <>
       <a class="button" href={apiUrl(`runs.csv${query}`)} download="runs.csv"><Icon name="download" />CSV</a>
       <a class="button" href={apiUrl(`runs.jsonl${query}`)} download="runs.jsonl"><Icon name="download" />JSON lines</a>
-      <Link class="button primary" href="workflows"><Icon name="plus" />Start a run</Link>
     </>
   );
 }
