@@ -119,3 +119,35 @@ test("the theme can be chosen, and is remembered", async () => {
   assert.equal(await ground(), "rgb(14, 16, 20)");
   await page.context().close();
 });
+
+test("a run that is never due is shown as such, and breaks no page", async () => {
+  const page = await openPage(browser);
+  // As an answer of the server, whatever times its starts take.
+  for (const path of ["waiting?limit=100", pages["run-waiting"][0]]) {
+    const { text } = await stage.api("GET", path);
+    const body = text.replace(/"(due_at|deadline_at)":(null|\d+)/g, '"$1":9223372036854775807');
+    await page.route(`${stage.url}api/v1/${path}`, (route) => route.fulfill({ contentType: "application/json", body }));
+  }
+  await page.goto(`${stage.url}waiting`);
+  await page.getByRole("row", { name: /expense-7/ }).getByText("never").waitFor();
+  await page.goto(`${stage.url}${pages["run-waiting"][0]}`);
+  await page.locator(".fact", { hasText: "deadline" }).getByText("never").waitFor();
+  assert.deepEqual(page.troubles, []);
+  await page.context().close();
+});
+
+test("a page that cannot be drawn says so, and the others go on", async () => {
+  const page = await openPage(browser);
+  await page.route(/\/api\/v1\/workers$/, (route) => route.fulfill({ json: { items: null } }));
+  await page.goto(`${stage.url}workers`);
+  await page.getByRole("alert").getByText("This page cannot be shown").waitFor();
+  assert.notDeepEqual(page.troubles, [], "it is in the console, too");
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Runs" }).click();
+  await seen(page, "order-1841").waitFor();
+  await page.goBack();
+  await page.getByRole("alert").getByText("This page cannot be shown").waitFor();
+  await page.unroute(/\/api\/v1\/workers$/);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await seen(page, "holds").waitFor();
+  await page.context().close();
+});

@@ -1,5 +1,6 @@
 // What the list of runs shows: in the address, in the API's query, and in words.
 import { STATES } from "../api/types";
+import { isTime } from "../format/time";
 
 export interface RunFilter {
   /** As they were written: a name that is no state is kept, so that the filter is refused and not widened. */
@@ -36,9 +37,6 @@ export function writeFilter(filter: RunFilter): string {
 
 const UNITS: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 
-/** What a `Date` can hold, before and after 1970. */
-const TIME_MAX = 8.64e15;
-
 /** A date, or a date with a time, with or without its zone. Others a browser would guess at. */
 const DATE = /^(\d{4})-(\d{2})-(\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?(?:Z|[+-]\d{2}:?\d{2})?)?$/;
 
@@ -46,7 +44,7 @@ const DATE = /^(\d{4})-(\d{2})-(\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)
 export function timeOf(text: string, now: number): number | null {
   const back = /^-([0-9]+)([smhdw])$/.exec(text);
   const at = back ? now - Number(back[1]) * (UNITS[back[2] as string] ?? NaN) : /^[0-9]{12,16}$/.test(text) ? Number(text) : dateOf(text);
-  return Math.abs(at) <= TIME_MAX ? at : null;
+  return isTime(at) ? at : null;
 }
 
 /** Not a number where the text is no date, or one of a day that its month has not. */
