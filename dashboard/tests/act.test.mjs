@@ -240,6 +240,21 @@ test("conflicts, operations and queues go on past their first page", async () =>
   await stage.api("POST", "queues/onward-operations/resume");
 });
 
+test("no row is lost when new ones come after more were shown", async () => {
+  const before = [];
+  for (let i = 0; i < 60; i++) before.push(await stage.run("paged", i));
+  await at("runs?workflow=paged", async (page) => {
+    const shown = () => page.getByRole("checkbox", { name: /^Select run/ }).evaluateAll((boxes) => boxes.map((box) => box.getAttribute("aria-label").split(" ").pop()));
+    await until("the first page", async () => (await shown()).length === 50);
+    await page.getByRole("button", { name: "Show more" }).click();
+    await until("all of them", async () => (await shown()).length === 60);
+    const later = [];
+    for (let i = 0; i < 3; i++) later.push(await stage.run("paged", 60 + i));
+    await until("the new ones", async () => (await shown())[0] === later[2]);
+    assert.deepEqual(await shown(), [...before, ...later].reverse());
+  });
+});
+
 test("a change that is under way says of how many, as far as that is known", () => at("operations", async (page) => {
   const row = { id: made.order, action: "cancel", filter: {}, ids: [], state: "running", matched: 400, done: 400, skipped: 0, failed: 0, created_at: Date.now(), by: "ada", reason: null };
   let expected = {};
