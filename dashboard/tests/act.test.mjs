@@ -268,6 +268,25 @@ test("a change that is under way says of how many, as far as that is known", () 
   assert.equal(await page.getByRole("progressbar").getAttribute("max"), "12000");
 }));
 
+test("what was cut says so, and what to do about it", async () => {
+  await at("operations", async (page) => {
+    const row = { id: made.order, action: "delete", filter: {}, ids: [], state: "done", matched: 1_000_000, done: 1_000_000, skipped: 0, failed: 0, cut: true, expected: null, expected_more: false, created_at: Date.now(), by: "ada", reason: null };
+    await page.route(/\/operations\?limit=50$/, (route) => route.fulfill({ json: { items: [row], next: null } }));
+    await page.reload();
+    await page.getByText("done, cut after 1\u202f000\u202f000: begin it again").waitFor();
+    await page.getByText("1\u202f000\u202f000 of more than 1\u202f000\u202f000").waitFor();
+  });
+  await at(`runs/${made.order}`, async (page) => {
+    const { body } = await stage.api("GET", `runs/${made.order}/timeline`);
+    await page.route(/\/timeline$/, (route) => route.fulfill({ json: { ...body, cut: true } }));
+    await page.reload();
+    await page.getByText(/^Cut after \d+ records/).waitFor();
+    await page.getByRole("link", { name: "The history has all of them" }).click();
+    await page.getByText(/^Cut after/).waitFor({ state: "detached" });
+    assert.equal(await page.getByRole("tab", { name: "History" }).getAttribute("aria-selected"), "true");
+  });
+});
+
 test("the last minutes of a list move with the clock", async () => {
   const page = await openPage(browser);
   await page.clock.install();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sayCalm } from "../src/format/calm";
 import { csv } from "../src/format/csv";
-import { progressOf } from "../src/format/operation";
+import { progressOf, sayOperation } from "../src/format/operation";
 import { sayBackfilled, sayOccurred, sumBackfilled } from "../src/format/schedule";
 import { isOf } from "../src/pages/errors/alike";
 
@@ -30,6 +30,15 @@ test("a change that is under way is no full bar", () => {
   assert.equal(progressOf({ ...none, state: "running", done: 400, matched: 400, expected: 10_000, expected_more: true }).text, "400 of more than 10\u202f000");
   assert.equal(progressOf({ ...none, state: "running", done: 60, matched: 60, expected: 50 }).all, 60, "more came than were counted");
   assert.deepEqual(progressOf({ state: "done", done: 58, skipped: 2, failed: 0, matched: 60, expected: 70 }), { gone: 60, all: 60, text: "58 of 60" });
+});
+
+test("a change that was cut says so, and is no full bar", () => {
+  const cut = { state: "done", done: 999_990, skipped: 10, failed: 0, matched: 1_000_000, expected: 10_000, expected_more: true, cut: true };
+  assert.equal(sayOperation(cut), "done, cut after 1\u202f000\u202f000: begin it again for the rest");
+  assert.equal(sayOperation({ ...cut, cut: false }), "done");
+  const { gone, all, text } = progressOf(cut);
+  assert.equal(text, "999\u202f990 of more than 1\u202f000\u202f000");
+  assert.ok(all !== null && gone < all);
 });
 
 test("that nothing needs attention is said of what was looked at", () => {
