@@ -305,6 +305,29 @@ test("the last minutes of a list move with the clock", async () => {
   await page.context().close();
 });
 
+test("while updates are paused, the last minutes stand still", async () => {
+  await stage.run("echo", 1, "young");
+  const page = await openPage(browser);
+  await page.clock.install();
+  const froms = [];
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (/\/api\/v1\/runs$/.test(url.pathname)) froms.push(Number(url.searchParams.get("created_from")));
+  });
+  await page.goto(`${stage.url}runs?from=-1h&key=young`);
+  await page.getByRole("checkbox", { name: /Select run/ }).waitFor();
+  await page.keyboard.press("p");
+  await page.locator(".live-paused").waitFor();
+  const before = froms.length;
+  await page.clock.fastForward("09:00");
+  await page.getByRole("row", { name: /young/ }).getByText(/^(9|1\d) m ago$/).waitFor();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))));
+  assert.equal(froms.length, before, "nobody asked for it");
+  await page.keyboard.press("p");
+  await until("it is asked for anew", async () => froms.at(-1) - froms[0] >= 480_000);
+  await page.context().close();
+});
+
 test("an input that is hidden is not sent as if it were null", async () => {
   const hidden = await Stage.open({ kind: "hidden" });
   const id = await hidden.run("order", { customer: "ada" }, "order-1");

@@ -1,12 +1,13 @@
 // The list of runs: filtered by the address, steered one by one, by selection or as a whole.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import { useResource } from "../api/resource";
 import type { RunRow, Stats } from "../api/types";
 import { askBulk, VERBS, type RunVerb } from "../actions";
 import { minute } from "../clock";
 import { many } from "../format/number";
+import { paused } from "../live/live";
 import { Action, Button } from "../parts/button";
 import { Icon } from "../parts/icon";
 import { Loaded, PageFrame } from "../parts/page";
@@ -22,8 +23,7 @@ import { Views } from "./runs/views";
 export function RunsPage(): JSX.Element {
   const filter = readFilter(search.value);
   const said = writeFilter(filter);
-  // Relative times in the filter move with the clock, once in each minute.
-  const moment = minute.value;
+  const moment = useMoment(said);
   // What cannot be read lists nothing: shown as all runs, it would be changed as all runs.
   const trouble = filterTrouble(filter);
   const path = trouble ? null : `runs${apiQuery(filter, moment, { limit: 50 })}`;
@@ -59,6 +59,14 @@ export function RunsPage(): JSX.Element {
       </Loaded>}
     </PageFrame>
   );
+}
+
+/** The moment that relative times in the filter are from: it moves once in each minute, unless updates are paused. */
+function useMoment(filter: string): number {
+  const held = useRef({ filter, at: minute.value });
+  // Whoever asks for another filter asks for it as of now.
+  if (!paused.value || held.current.filter !== filter) held.current = { filter, at: minute.value };
+  return held.current.at;
 }
 
 function NoMatch({ filter, clear }: { filter: RunFilter; clear: () => void }): JSX.Element {
