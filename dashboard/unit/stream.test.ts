@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { beforeEach, test, type TestContext } from "node:test";
-import { ALL, SILENCE_MAX_MS, Stream } from "../src/live/stream";
+import { ALL, BEYOND_MS, SILENCE_MAX_MS, Stream } from "../src/live/stream";
 
 /** The server's end of each connection, the latest last. */
 let sources: FakeSource[] = [];
@@ -77,4 +77,24 @@ test("a stream that was closed is not opened again by its silence", (t) => {
   stream.close();
   pass(10 * SILENCE_MAX_MS);
   assert.equal(sources.length, 1);
+});
+
+test("a run beyond those that the server watches is looked at, too, and not too often", (t) => {
+  const runs = Array.from({ length: 9 }, (_, i) => `r${i}`);
+  const { stream, told, pass } = open(t, runs);
+  assert.equal(sources[0]?.url, `stream?${runs.slice(0, 8).map((run) => `run=${run}`).join("&")}`);
+  told.topics = [];
+  for (let i = 0; i < 10; i++) sources[0]?.says("workers");
+  assert.ok(!told.topics.includes("run:r8"));
+  pass(BEYOND_MS);
+  assert.equal(told.topics.filter((topic) => topic === "run:r8").length, 1);
+  assert.ok(!told.topics.includes("run:r0"), "the server tells of that one itself");
+  // One of the eight is closed: the ninth takes its place.
+  stream.watch(runs.slice(1));
+  assert.match(sources[1]?.url ?? "", /run=r8$/);
+  sources[1]?.onopen();
+  told.topics = [];
+  sources[1]?.says("workers");
+  pass(BEYOND_MS);
+  assert.deepEqual(told.topics, ["workers"]);
 });
