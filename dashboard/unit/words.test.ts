@@ -51,6 +51,7 @@ test("that nothing needs attention is said of what was looked at", () => {
 
 test("a cell of comma-separated values cannot leave its place", () => {
   assert.equal(csv([["plain", 'a,"b"\n'], ["=1+1", "-2"]]), 'plain,"a,""b""\n"\n\'=1+1,\'-2\n');
+  assert.equal(csv([["priority", -1, 0.5]]), "priority,-1,0.5\n", "a number is no formula");
 });
 
 test("the runs of a group of errors are those that it counts", () => {
