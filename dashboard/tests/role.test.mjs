@@ -105,6 +105,23 @@ test("the role read finds every action of every page, and none that may be press
   await page.context().close();
 });
 
+test("the role read is told why by the keys of a run, too", async () => {
+  const page = await openPage(browser);
+  await page.goto(`${stage.url}runs/${made.broken}`);
+  await logIn(page, "stage-read");
+  await page.getByRole("heading", { name: "broken" }).waitFor();
+  for (const key of ["r", "f"]) {
+    await page.keyboard.press(key);
+    const said = page.getByRole("status").getByText("this needs “operate”");
+    await said.waitFor();
+    assert.equal(await page.getByRole("dialog").count(), 0, key);
+    await page.getByRole("button", { name: "Dismiss" }).click();
+    await said.waitFor({ state: "detached" });
+  }
+  assert.deepEqual(page.troubles, []);
+  await page.context().close();
+});
+
 test("the token is in no address and no storage, and logging out ends it", async () => {
   const page = await openPage(browser);
   await page.goto(stage.url);
