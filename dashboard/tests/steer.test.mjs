@@ -27,7 +27,7 @@ async function at(path, options, look) {
   await page.context().close();
 }
 
-test("integers above 2^53 survive the start form, the store and the viewer", () => at("workflows/echo", {}, async (page) => {
+test("integers above 2^53 survive the start form, the store, the viewer and a copy", () => at("workflows/echo", { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
   await page.getByRole("button", { name: "Start a run" }).click();
   await page.getByLabel("Input, as JSON").fill('{"id": 9007199254740993, "most": 18446744073709551615, "price": 12.50}');
   await page.getByRole("textbox", { name: /^Key/ }).fill("large-integers");
@@ -36,6 +36,9 @@ test("integers above 2^53 survive the start form, the store and the viewer", () 
   for (const title of ["Input", "Output"]) {
     const payload = page.getByRole("region", { name: title, exact: true });
     for (const digits of ["9007199254740993", "18446744073709551615", "12.50"]) await payload.getByText(digits, { exact: true }).waitFor();
+    await page.getByRole("button", { name: `Copy the ${title.toLowerCase()}` }).click();
+    await until("it is copied whole", async () => (await page.evaluate(() => navigator.clipboard.readText())) === '{\n  "id": 9007199254740993,\n  "most": 18446744073709551615,\n  "price": 12.50\n}');
+    await page.evaluate(() => navigator.clipboard.writeText("nothing"));
   }
 }));
 
