@@ -12,6 +12,7 @@ import { toast } from "./parts/toast";
 import { go } from "./route/place";
 import type { ApiFilter } from "./route/filter";
 import { to } from "./route/route";
+import { denied } from "./session";
 
 export type RunVerb = "retry" | "cancel" | "pause" | "resume" | "delete";
 
@@ -58,15 +59,24 @@ export const VERBS: VerbInfo[] = [
 
 export const verbInfo = (verb: RunVerb): VerbInfo => VERBS.find((one) => one.verb === verb) as VerbInfo;
 
+/** Whether something is not this user's to do, by a key as by a button; says why. */
+export function refused(need: Role): boolean {
+  const why = denied(need);
+  if (why) toast(why, "error");
+  return why !== null;
+}
+
 /** Asks, and does it to one run. */
 export function askVerb(verb: RunVerb, run: RunRow): void {
   const info = verbInfo(verb);
+  if (refused(info.need)) return;
   const [method, path] = verb === "delete" ? ["DELETE", `runs/${run.id}`] : ["POST", `runs/${run.id}/${verb}`];
   ask({
     title: `${info.title} this run?`,
     text: <><p><b>{run.workflow}</b> <code>{run.id}</code></p><p>{info.about}</p></>,
     act: info.title,
     danger: info.danger,
+    need: info.need,
     cli: cli("onward", "runs", verb, run.id),
     curl: curl(method, path),
     onAct: async () => {
@@ -99,6 +109,7 @@ export async function askBulk({ verb, ids, filter, said }: Bulk): Promise<void> 
     text: <>{matched ? <p><b>{matched}</b> now.</p> : null}<p>{info.about}</p><p>Runs to which it does not apply are left out. Progress is on the page Operations, where it can be aborted.</p></>,
     act: `${info.title} ${ids ? `${ids.length}` : "all that match"}`,
     danger: info.danger,
+    need: info.need,
     reason: true,
     ...(ids || verb !== "delete" ? {} : { typed: "delete" }),
     cli: ids ? `printf '%s\\n' ${ids.join(" ")} | onward runs ${verb} -` : `${listed(filter ?? {})} -o ids | onward runs ${verb} -`,

@@ -23,6 +23,7 @@ import { WaitingPage } from "./pages/waiting";
 import { WorkersPage } from "./pages/workers";
 import { WorkflowPage, WorkflowsPage } from "./pages/workflows";
 import { AskHost } from "./parts/ask";
+import { Guard } from "./parts/guard";
 import { helpOpen, HelpHost } from "./parts/help";
 import { Icon } from "./parts/icon";
 import { NAV, type NavItem } from "./parts/nav";
@@ -36,7 +37,7 @@ import { toggleTheme } from "./theme";
 
 export function App(): JSX.Element {
   if (loginNeeded.value) return <><LoginPage /><Toasts /></>;
-  return <Shell />;
+  return <Guard><Shell /></Guard>;
 }
 
 function Shell(): JSX.Element {
@@ -55,12 +56,15 @@ function Shell(): JSX.Element {
       <Menu close={() => setOpen(false)} />
       <main id="main" tabIndex={-1} onClick={() => open && setOpen(false)}>
         <Banner />
-        <Routed at={route.value} />
+        <Guard key={addressOf(route.value)}><Routed at={route.value} /></Guard>
       </main>
       <AskHost /><ForkHost /><PaletteHost /><HelpHost /><Toasts />
     </div>
   );
 }
+
+/** Another address is another page, whatever went wrong on the one before. */
+const addressOf = ({ page, id, more }: Route): string => JSON.stringify([page, id, more]);
 
 function Routed({ at }: { at: Route }): JSX.Element {
   switch (at.page) {

@@ -257,6 +257,21 @@ test("conflicts, operations and queues go on past their first page", async () =>
   await stage.api("POST", "queues/onward-operations/resume");
 });
 
+test("no row is lost when new ones come after more were shown", async () => {
+  const before = [];
+  for (let i = 0; i < 60; i++) before.push(await stage.run("paged", i));
+  await at("runs?workflow=paged", async (page) => {
+    const shown = () => page.getByRole("checkbox", { name: /^Select run/ }).evaluateAll((boxes) => boxes.map((box) => box.getAttribute("aria-label").split(" ").pop()));
+    await until("the first page", async () => (await shown()).length === 50);
+    await page.getByRole("button", { name: "Show more" }).click();
+    await until("all of them", async () => (await shown()).length === 60);
+    const later = [];
+    for (let i = 0; i < 3; i++) later.push(await stage.run("paged", 60 + i));
+    await until("the new ones", async () => (await shown())[0] === later[2]);
+    assert.deepEqual(await shown(), [...before, ...later].reverse());
+  });
+});
+
 test("a change that is under way says of how many, as far as that is known", () => at("operations", async (page) => {
   const row = { id: made.order, action: "cancel", filter: {}, ids: [], state: "running", matched: 400, done: 400, skipped: 0, failed: 0, created_at: Date.now(), by: "ada", reason: null };
   let expected = {};
@@ -269,6 +284,25 @@ test("a change that is under way says of how many, as far as that is known", () 
   await page.getByText("400 of about 12\u202f000").waitFor();
   assert.equal(await page.getByRole("progressbar").getAttribute("max"), "12000");
 }));
+
+test("what was cut says so, and what to do about it", async () => {
+  await at("operations", async (page) => {
+    const row = { id: made.order, action: "delete", filter: {}, ids: [], state: "done", matched: 1_000_000, done: 1_000_000, skipped: 0, failed: 0, cut: true, expected: null, expected_more: false, created_at: Date.now(), by: "ada", reason: null };
+    await page.route(/\/operations\?limit=50$/, (route) => route.fulfill({ json: { items: [row], next: null } }));
+    await page.reload();
+    await page.getByText("done, cut after 1\u202f000\u202f000: begin it again").waitFor();
+    await page.getByText("1\u202f000\u202f000 of more than 1\u202f000\u202f000").waitFor();
+  });
+  await at(`runs/${made.order}`, async (page) => {
+    const { body } = await stage.api("GET", `runs/${made.order}/timeline`);
+    await page.route(/\/timeline$/, (route) => route.fulfill({ json: { ...body, cut: true } }));
+    await page.reload();
+    await page.getByText(/^Cut after \d+ records/).waitFor();
+    await page.getByRole("link", { name: "The history has all of them" }).click();
+    await page.getByText(/^Cut after/).waitFor({ state: "detached" });
+    assert.equal(await page.getByRole("tab", { name: "History" }).getAttribute("aria-selected"), "true");
+  });
+});
 
 test("the last minutes of a list move with the clock", async () => {
   const page = await openPage(browser);
@@ -285,6 +319,29 @@ test("the last minutes of a list move with the clock", async () => {
   const csv = await page.getByRole("link", { name: "CSV" }).getAttribute("href");
   assert.equal(Number(new URL(csv, stage.url).searchParams.get("created_from")), froms.at(-1), "the export is of the same time");
   assert.deepEqual(page.troubles, []);
+  await page.context().close();
+});
+
+test("while updates are paused, the last minutes stand still", async () => {
+  await stage.run("echo", 1, "young");
+  const page = await openPage(browser);
+  await page.clock.install();
+  const froms = [];
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (/\/api\/v1\/runs$/.test(url.pathname)) froms.push(Number(url.searchParams.get("created_from")));
+  });
+  await page.goto(`${stage.url}runs?from=-1h&key=young`);
+  await page.getByRole("checkbox", { name: /Select run/ }).waitFor();
+  await page.keyboard.press("p");
+  await page.locator(".live-paused").waitFor();
+  const before = froms.length;
+  await page.clock.fastForward("09:00");
+  await page.getByRole("row", { name: /young/ }).getByText(/^(9|1\d) m ago$/).waitFor();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))));
+  assert.equal(froms.length, before, "nobody asked for it");
+  await page.keyboard.press("p");
+  await until("it is asked for anew", async () => froms.at(-1) - froms[0] >= 480_000);
   await page.context().close();
 });
 

@@ -46,6 +46,8 @@ export class Stage {
   processes = [];
   folder = mkdtempSync(join(tmpdir(), "onward-dashboard-"));
   store = `sqlite:${join(this.folder, "stage.db")}`;
+  /** What calls of the API show, unless they say otherwise. */
+  token = undefined;
 
   /** `kind`: `serve`, open to all; `hidden`, open and without payloads; or `tokens`. `mount`: the path below which it is. */
   static async open({ kind = "serve", mount = "", worker = true } = {}) {
@@ -82,7 +84,7 @@ export class Stage {
   }
 
   /** A call of the API; `body` may be JSON text, so that large integers survive. */
-  async api(method, path, { body, key, token } = {}) {
+  async api(method, path, { body, key, token = this.token } = {}) {
     const headers = {};
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (key) headers["Idempotency-Key"] = `"${key}"`;

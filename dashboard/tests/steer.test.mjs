@@ -27,7 +27,7 @@ async function at(path, options, look) {
   await page.context().close();
 }
 
-test("integers above 2^53 survive the start form, the store and the viewer", () => at("workflows/echo", {}, async (page) => {
+test("integers above 2^53 survive the start form, the store, the viewer and a copy", () => at("workflows/echo", { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
   await page.getByRole("button", { name: "Start a run" }).click();
   await page.getByLabel("Input, as JSON").fill('{"id": 9007199254740993, "most": 18446744073709551615, "price": 12.50}');
   await page.getByRole("textbox", { name: /^Key/ }).fill("large-integers");
@@ -36,6 +36,9 @@ test("integers above 2^53 survive the start form, the store and the viewer", () 
   for (const title of ["Input", "Output"]) {
     const payload = page.getByRole("region", { name: title, exact: true });
     for (const digits of ["9007199254740993", "18446744073709551615", "12.50"]) await payload.getByText(digits, { exact: true }).waitFor();
+    await page.getByRole("button", { name: `Copy the ${title.toLowerCase()}` }).click();
+    await until("it is copied whole", async () => (await page.evaluate(() => navigator.clipboard.readText())) === '{\n  "id": 9007199254740993,\n  "most": 18446744073709551615,\n  "price": 12.50\n}');
+    await page.evaluate(() => navigator.clipboard.writeText("nothing"));
   }
 }));
 
@@ -110,6 +113,22 @@ test("the filter is the address, and the way back keeps it", () => at("runs", {}
   await page.getByRole("checkbox", { name: /Select run/ }).first().check();
   await page.getByRole("button", { name: /^completed/ }).click();
   await page.getByText("1 selected").waitFor({ state: "detached" });
+}));
+
+test("a filter that cannot be read lists, exports and changes nothing", () => at("runs", {}, async (page) => {
+  for (const [typed, said] of [["before:2026-13-01", /is not a time/], ["since:-2y", /is not a time/], ["state:stuck", /is not a state of a run/]]) {
+    await page.goto(`${stage.url}runs`);
+    await page.getByRole("checkbox", { name: /Select run/ }).first().check();
+    await page.getByRole("toolbar").waitFor();
+    await page.getByLabel(/Filter by key/).fill(typed);
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText(said).waitFor();
+    assert.equal(await page.getByRole("checkbox", { name: /Select/ }).count(), 0, `${typed}: no list`);
+    assert.equal(await page.getByRole("toolbar").count(), 0, `${typed}: no bulk bar`);
+    assert.equal(await page.getByRole("link", { name: /CSV|JSON lines/ }).count(), 0, `${typed}: no export`);
+  }
+  await page.getByRole("button", { name: "Take out state stuck" }).click();
+  await page.getByRole("checkbox", { name: /Select run/ }).first().waitFor();
 }));
 
 test("a key shows who came later, when, and with what", () => at("keys", {}, async (page) => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { cronWords } from "../src/format/cron";
 import { count, many, percent, short, shortId } from "../src/format/number";
 import { sayStep, stepName } from "../src/format/step";
-import { duration, inWords, relative } from "../src/format/time";
+import { clock, day, duration, inWords, local, relative, utc } from "../src/format/time";
 
 test("durations have at most two units", () => {
   const said: [number, string][] = [[0, "0 ms"], [84, "84 ms"], [2000, "2 s"], [3250, "3.25 s"], [12_300, "12.3 s"], [252_000, "4 m 12 s"], [7_200_000, "2 h"], [7_500_000, "2 h 5 m"], [273_600_000, "3 d 4 h"]];
@@ -15,6 +15,15 @@ test("times near and far are told from now", () => {
   assert.equal(relative(0, 12_000), "12 s ago");
   assert.equal(relative(240_000, 0), "in 4 m");
   assert.equal(relative(0, 3 * 86_400_000), "3 d ago");
+});
+
+test("a time that no calendar has is never", () => {
+  const most = JSON.parse("9223372036854775807") as number;
+  for (const at of [most, -most, 8.64e15 + 1]) {
+    for (const say of [utc, local, day, clock]) assert.equal(say(at), "never", say.name);
+    assert.deepEqual([relative(at, 0), inWords(at, 0)], ["never", "never"]);
+  }
+  assert.equal(utc(8.64e15), "+275760-09-13T00:00:00.000Z");
 });
 
 test("a time to come is told in words", () => {

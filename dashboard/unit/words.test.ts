@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sayCalm } from "../src/format/calm";
 import { csv } from "../src/format/csv";
-import { progressOf } from "../src/format/operation";
+import { progressOf, sayOperation } from "../src/format/operation";
 import { sayBackfilled, sayOccurred, sumBackfilled } from "../src/format/schedule";
 import { isOf } from "../src/pages/errors/alike";
 
@@ -32,6 +32,15 @@ test("a change that is under way is no full bar", () => {
   assert.deepEqual(progressOf({ state: "done", done: 58, skipped: 2, failed: 0, matched: 60, expected: 70 }), { gone: 60, all: 60, text: "58 of 60" });
 });
 
+test("a change that was cut says so, and is no full bar", () => {
+  const cut = { state: "done", done: 999_990, skipped: 10, failed: 0, matched: 1_000_000, expected: 10_000, expected_more: true, cut: true };
+  assert.equal(sayOperation(cut), "done, cut after 1\u202f000\u202f000: begin it again for the rest");
+  assert.equal(sayOperation({ ...cut, cut: false }), "done");
+  const { gone, all, text } = progressOf(cut);
+  assert.equal(text, "999\u202f990 of more than 1\u202f000\u202f000");
+  assert.ok(all !== null && gone < all);
+});
+
 test("that nothing needs attention is said of what was looked at", () => {
   const all = { looked: 3, more: false };
   assert.equal(sayCalm({ queues: all, sample: 12, waiting: all }), "Nothing. No queue is late or paused, a worker is up for each queued one of the newest 12 runs, no run is stuck.");
@@ -42,6 +51,7 @@ test("that nothing needs attention is said of what was looked at", () => {
 
 test("a cell of comma-separated values cannot leave its place", () => {
   assert.equal(csv([["plain", 'a,"b"\n'], ["=1+1", "-2"]]), 'plain,"a,""b""\n"\n\'=1+1,\'-2\n');
+  assert.equal(csv([["priority", -1, 0.5]]), "priority,-1,0.5\n", "a number is no formula");
 });
 
 test("the runs of a group of errors are those that it counts", () => {

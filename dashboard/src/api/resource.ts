@@ -51,7 +51,7 @@ export function useResource<T>(path: string | null, options: Options = {}): Reso
 /** Whether a call failed because the server cannot answer now, which says nothing about what it knows. */
 export const isAway = ({ status }: ApiError): boolean => status === 0 || status === 503 || status === 429;
 
-/** Forgets everything: after a login or a logout. */
+/** Forgets everything: after a login or a logout, and where something of it cannot be drawn. */
 export function forgetAll(): void {
   kept.clear();
 }

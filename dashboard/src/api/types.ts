@@ -318,6 +318,8 @@ export interface Operation {
   done: number;
   skipped: number;
   failed: number;
+  /** Whether there were more runs than one change goes through. */
+  cut?: boolean;
   created_at: number;
   by?: string | null;
   reason?: string | null;

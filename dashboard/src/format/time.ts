@@ -22,8 +22,18 @@ function two(ms: number, big: number, bigName: string, small: number, smallName:
   return rest ? `${Math.floor(ms / big)} ${bigName} ${rest} ${smallName}` : `${Math.floor(ms / big)} ${bigName}`;
 }
 
+/** What a `Date` can hold, before and after 1970: the farthest ends of a calendar. */
+export const TIME_MAX = 8.64e15;
+
+/** Said of a time that no calendar has; stores hold such times for what is never due. */
+export const NEVER = "never";
+
+/** Whether a calendar has this time. */
+export const isTime = (at: number): boolean => Math.abs(Number(at)) <= TIME_MAX;
+
 /** How long ago or ahead, in one unit: now, 12 s ago, in 4 m. */
 export function relative(at: number, now: number): string {
+  if (!isTime(at)) return NEVER;
   const distance = Math.abs(now - at);
   if (distance < 1500) return "now";
   const text = one(distance);
@@ -41,29 +51,33 @@ const pad = (number: number, width = 2): string => String(number).padStart(width
 
 /** The local date and time, always as wide: 2026-11-15 19:04:31. */
 export function local(at: number): string {
+  if (!isTime(at)) return NEVER;
   const date = new Date(at);
   return `${day(at)} ${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
 }
 
 export function day(at: number): string {
+  if (!isTime(at)) return NEVER;
   const date = new Date(at);
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
 }
 
 /** The local time of day, to the millisecond. */
 export function clock(at: number): string {
+  if (!isTime(at)) return NEVER;
   const date = new Date(at);
   return `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}.${pad(date.getMilliseconds(), 3)}`;
 }
 
 /** The time in UTC, as in logs. */
-export const utc = (at: number): string => new Date(at).toISOString();
+export const utc = (at: number): string => (isTime(at) ? new Date(at).toISOString() : NEVER);
 
 const WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 
 /** A time to come, in words: today at 18:00, tomorrow at 03:00, Monday 23 November at 03:00. */
 export function inWords(at: number, now: number): string {
+  if (!isTime(at)) return NEVER;
   const date = new Date(at);
   const seconds = date.getSeconds() ? `:${pad(date.getSeconds())}` : "";
   const time = `${pad(date.getHours())}:${pad(date.getMinutes())}${seconds}`;

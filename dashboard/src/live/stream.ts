@@ -14,26 +14,36 @@ export const ALL = "*";
 /** As many runs as the server watches for one stream. */
 const RUNS_MAX = 8;
 
+/** Runs beyond these are looked at this long after anything changed; the server says something as often. */
+export const BEYOND_MS = 5_000;
+
 const PAUSE_MIN_MS = 500;
 const PAUSE_MAX_MS = 10_000;
 
-/** No word from the server for this long, pings included, means that the connection is dead. */
-const SILENCE_MAX_MS = 45_000;
+/** A server says something every five seconds; silence for four of them means that the connection is dead. */
+export const SILENCE_MAX_MS = 20_000;
+
+const topicOf = (run: string): string => `run:${run}`;
 
 export class Stream {
   private source: EventSource | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private silence: ReturnType<typeof setTimeout> | undefined;
+  private look: ReturnType<typeof setTimeout> | undefined;
   private failures = 0;
   private wasLive = false;
   private moving = false;
   private runs: string[] = [];
+  /** Those that the server does not watch for us, since there are too many. */
+  private beyond: string[] = [];
 
   constructor(private readonly url: string, private readonly sink: StreamSink) {}
 
   /** Which runs are told of record by record; the server takes only so many of them. */
   watch(runs: string[]): void {
-    const next = [...new Set(runs)].sort().slice(0, RUNS_MAX);
+    const all = [...new Set(runs)].sort();
+    const next = all.slice(0, RUNS_MAX);
+    this.beyond = all.slice(RUNS_MAX);
     if (next.join() === this.runs.join()) return;
     this.runs = next;
     if (!this.source) return;
@@ -50,7 +60,6 @@ export class Stream {
     this.source = source;
     source.onopen = () => this.opened();
     source.onerror = () => this.failed();
-    for (const name of ["message", "ping"]) source.addEventListener(name, () => this.heard());
     source.addEventListener("change", (event) => this.changed((event as MessageEvent<string>).data));
     source.addEventListener("reset", () => this.reset());
     this.heard();
@@ -59,7 +68,8 @@ export class Stream {
   close(): void {
     clearTimeout(this.timer);
     clearTimeout(this.silence);
-    this.timer = undefined;
+    clearTimeout(this.look);
+    this.timer = this.look = undefined;
     this.source?.close();
     this.source = null;
   }
@@ -69,7 +79,7 @@ export class Stream {
     this.heard();
     this.sink.status("live");
     // What changed while there was no stream is unknown.
-    if (this.wasLive) this.sink.topics(this.moving ? this.runs.map((run) => `run:${run}`) : [ALL]);
+    if (this.wasLive) this.sink.topics(this.moving ? [...this.runs, ...this.beyond].map(topicOf) : [ALL]);
     this.wasLive = true;
     this.moving = false;
   }
@@ -88,12 +98,22 @@ export class Stream {
 
   private changed(data: string): void {
     this.heard();
+    this.lookBeyond();
     try {
       const { topics } = JSON.parse(data) as { topics: string[] };
       this.sink.topics(topics);
     } catch {
       this.sink.topics([ALL]);
     }
+  }
+
+  /** A record of a run that is not watched is told by nobody, so each word of the server asks for a look. */
+  private lookBeyond(): void {
+    if (this.beyond.length === 0) return;
+    this.look ??= setTimeout(() => {
+      this.look = undefined;
+      this.sink.topics(this.beyond.map(topicOf));
+    }, BEYOND_MS);
   }
 
   private reset(): void {
@@ -103,7 +123,7 @@ export class Stream {
 
   private heard(): void {
     clearTimeout(this.silence);
-    // Pings that are comments are not shown to scripts, so silence alone only asks for a look.
-    this.silence = setTimeout(() => this.sink.topics([ALL]), SILENCE_MAX_MS);
+    // A machine that slept, or a network that drops without a word, closes nothing: this end has to.
+    this.silence = setTimeout(() => this.failed(), SILENCE_MAX_MS);
   }
 }

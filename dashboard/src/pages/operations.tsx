@@ -4,7 +4,7 @@ import { send } from "../api/client";
 import type { Operation } from "../api/types";
 import { cli, curl } from "../format/command";
 import { count } from "../format/number";
-import { progressOf } from "../format/operation";
+import { progressOf, sayOperation } from "../format/operation";
 import { changedHere } from "../live/live";
 import { ask } from "../parts/ask";
 import { Action } from "../parts/button";
@@ -25,8 +25,8 @@ export function OperationsPage(): JSX.Element {
           <Empty icon="operations" title="No bulk changes yet"><p>On the page Runs, filter what you want to change, select a row, and choose “all that match instead”.</p></Empty>
         ) : (
           <><Table label="Operations" rows={pages.rows} rowKey={(row) => row.id} columns={[
-            { name: "what", grow: true, cell: (row) => <span class="main-cell"><b data-row tabIndex={-1}>{row.action}</b><span class="sub shown cut">{sayWhich(row)}{row.reason ? ` · ${row.reason}` : ""}</span></span> },
-            { name: "state", weight: 2, cell: (row) => <OperationState state={row.state} /> },
+            { name: "what", grow: true, cell: (row) => <span class="main-cell"><b data-row tabIndex={-1}>{row.action}</b><span class="sub shown cut">{sayWhich(row)}{row.reason ? ` · ${row.reason}` : ""}</span>{row.cut ? <span class="sub shown bad">{sayOperation(row)}</span> : null}</span> },
+            { name: "state", weight: 2, cell: (row) => <OperationState row={row} /> },
             { name: "progress", cell: (row) => <Progress row={row} /> },
             { name: "skipped", number: true, weight: 2, cell: (row) => count(row.skipped) },
             { name: "failed", number: true, weight: 2, cell: (row) => (row.failed ? <b class="bad">{count(row.failed)}</b> : "0") },
@@ -45,10 +45,10 @@ function sayWhich(row: Operation): string {
   return parts.length ? parts.map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ") : "a selection of runs";
 }
 
-function OperationState({ state }: { state: string }): JSX.Element {
+function OperationState({ row: { state, cut } }: { row: Operation }): JSX.Element {
   const looks: Record<string, [string, IconName]> = { running: ["running", "running"], done: ["completed", "check"], aborted: ["cancelled", "slash"], failed: ["failed", "cross"] };
-  const [css, icon] = looks[state] ?? ["queued", "queued"];
-  return <span class={`state state-${css}`}><Icon name={icon} />{state}</span>;
+  const [css, icon] = cut ? ["waiting", "warning"] as const : looks[state] ?? ["queued", "queued"];
+  return <span class={`state state-${css}`}><Icon name={icon} />{cut ? `${state}, cut` : state}</span>;
 }
 
 function Progress({ row }: { row: Operation }): JSX.Element {

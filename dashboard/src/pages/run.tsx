@@ -11,6 +11,7 @@ import { useKey } from "../keys";
 import { watchRun } from "../live/live";
 import { Action, Button } from "../parts/button";
 import { CopyButton, copyAndSay } from "../parts/copy";
+import { Icon } from "../parts/icon";
 import { Menu } from "../parts/menu";
 import { Loaded, PageFrame } from "../parts/page";
 import { RunStateBadge } from "../parts/state";
@@ -70,6 +71,7 @@ function RunView({ answer, timeline }: { answer: RunAnswer; timeline: ReturnType
         ))}
       </div>
       <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`} class="tab-panel">
+        {ofTimeline.includes(tab) && timeline.data?.cut ? <Cut run={run.id} records={timeline.data.rows.seq.length} /> : null}
         {tab === "timeline" ? <Loaded from={timeline}>{(data) => <TimelineTab run={run} answer={data} />}</Loaded> : null}
         {tab === "steps" ? <Loaded from={timeline}>{(data) => <StepsTab run={run} answer={data} />}</Loaded> : null}
         {tab === "data" ? <PayloadTab run={run} /> : null}
@@ -80,6 +82,17 @@ function RunView({ answer, timeline }: { answer: RunAnswer; timeline: ReturnType
         {tab === "key" ? <KeyTab run={run} duplicates={answer.duplicates ?? null} /> : null}
       </div>
     </PageFrame>
+  );
+}
+
+/** What is drawn of the timeline, which has an end. */
+const ofTimeline: string[] = ["timeline", "steps", "attempts"];
+
+function Cut({ run, records }: { run: string; records: number }): JSX.Element {
+  return (
+    <div class="notice warning" role="note"><Icon name="warning" />
+      <div>Cut after {count(records)} records: what came later is not shown here. <Link href={`${to("runs", run)}?tab=history`}>The history has all of them</Link></div>
+    </div>
   );
 }
 

@@ -1,18 +1,19 @@
 // The list of runs: filtered by the address, steered one by one, by selection or as a whole.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { apiUrl } from "../api/client";
 import { useResource } from "../api/resource";
 import type { RunRow, Stats } from "../api/types";
 import { askBulk, VERBS, type RunVerb } from "../actions";
 import { minute } from "../clock";
 import { many } from "../format/number";
+import { paused } from "../live/live";
 import { Action, Button } from "../parts/button";
 import { Icon } from "../parts/icon";
 import { Loaded, PageFrame } from "../parts/page";
 import { usePages } from "../parts/pager";
 import { Link, param, search, setSearch } from "../route/place";
-import { apiFilter, apiQuery, NONE, readFilter, sayFilter, writeFilter, type RunFilter } from "../route/filter";
+import { apiFilter, apiQuery, filterTrouble, NONE, readFilter, sayFilter, writeFilter, type RunFilter } from "../route/filter";
 import { ColumnPicker, columnsOf } from "./runs/columns";
 import { FilterBar } from "./runs/filter-bar";
 import { RunTable } from "./runs/table";
@@ -22,11 +23,12 @@ import { Views } from "./runs/views";
 export function RunsPage(): JSX.Element {
   const filter = readFilter(search.value);
   const said = writeFilter(filter);
-  // Relative times in the filter move with the clock, once in each minute.
-  const moment = minute.value;
-  const path = `runs${apiQuery(filter, moment, { limit: 50 })}`;
+  const moment = useMoment(said);
+  // What cannot be read lists nothing: shown as all runs, it would be changed as all runs.
+  const trouble = filterTrouble(filter);
+  const path = trouble ? null : `runs${apiQuery(filter, moment, { limit: 50 })}`;
   const pages = usePages<RunRow>(path, ["runs"], (run) => run.id, { of: said });
-  const since = apiFilter(filter, moment).created_from ?? 0;
+  const since = trouble ? 0 : apiFilter(filter, moment).created_from ?? 0;
   const rows = pages.rows.filter((run) => run.created_at >= since);
   const stats = useResource<Stats>("stats", { topics: ["runs"] });
   const [picked, setPicked] = useState<Set<string>>(new Set());
@@ -36,10 +38,10 @@ export function RunsPage(): JSX.Element {
     setSearch([writeFilter(next), columns ? `columns=${columns}` : ""].filter(Boolean).join("&"), true);
   };
   return (
-    <PageFrame title="Runs" head={<Export filter={filter} moment={moment} />}>
+    <PageFrame title="Runs" head={<>{trouble ? null : <Export filter={filter} moment={moment} />}<Link class="button primary" href="workflows"><Icon name="plus" />Start a run</Link></>}>
       <Views />
-      <FilterBar filter={filter} set={set} counts={stats.data?.runs ?? {}} />
-      <Loaded from={pages.first}>
+      <FilterBar filter={filter} set={set} counts={stats.data?.runs ?? {}} trouble={trouble} />
+      {trouble ? null : <Loaded from={pages.first}>
         {() => rows.length === 0 ? (
           said ? <NoMatch filter={filter} clear={() => set(NONE)} /> : <NoRuns />
         ) : (
@@ -54,9 +56,17 @@ export function RunsPage(): JSX.Element {
             <BulkBar picked={picked} rows={rows} filter={filter} moment={moment} all={!!pages.more || picked.size === rows.length} clear={() => setPicked(new Set())} />
           </>
         )}
-      </Loaded>
+      </Loaded>}
     </PageFrame>
   );
+}
+
+/** The moment that relative times in the filter are from: it moves once in each minute, unless updates are paused. */
+function useMoment(filter: string): number {
+  const held = useRef({ filter, at: minute.value });
+  // Whoever asks for another filter asks for it as of now.
+  if (!paused.value || held.current.filter !== filter) held.current = { filter, at: minute.value };
+  return held.current.at;
 }
 
 function NoMatch({ filter, clear }: { filter: RunFilter; clear: () => void }): JSX.Element {
@@ -76,7 +86,6 @@ function Export({ filter, moment }: { filter: RunFilter; moment: number }): JSX.
     <>
       <a class="button" href={apiUrl(`runs.csv${query}`)} download="runs.csv"><Icon name="download" />CSV</a>
       <a class="button" href={apiUrl(`runs.jsonl${query}`)} download="runs.jsonl"><Icon name="download" />JSON lines</a>
-      <Link class="button primary" href="workflows"><Icon name="plus" />Start a run</Link>
     </>
   );
 }

@@ -2,7 +2,8 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import { Button } from "./button";
+import type { Role } from "../api/types";
+import { Action, Button } from "./button";
 import { CopyButton } from "./copy";
 import { Dialog } from "./dialog";
 import { useSending } from "./form";
@@ -19,6 +20,8 @@ export interface Question {
   reason?: boolean;
   /** A word that must be typed first, for what cannot be taken back. */
   typed?: string;
+  /** The role that it needs; "operate" where nothing else is said. */
+  need?: Role;
   onAct: (reason: string) => Promise<void>;
 }
 
@@ -53,7 +56,7 @@ function Ask({ question, onClose }: { question: Question; onClose: () => void })
         </div>
         <footer class="dialog-foot">
           <Button onClick={onClose}>Keep as it is</Button>
-          <Button type="submit" kind={question.danger ? "danger" : "primary"} disabled={busy ?? waits}>{question.act}</Button>
+          <Action need={question.need} type="submit" kind={question.danger ? "danger" : "primary"} disabled={busy ?? waits}>{question.act}</Action>
         </footer>
       </form>
     </Dialog>

@@ -27,6 +27,6 @@ export function Button({ onClick, icon, kind = "plain", disabled, title, label, 
 }
 
 /** A button that changes something. */
-export function Action({ need = "operate", disabled, ...rest }: ButtonProps & { need?: Role }): JSX.Element {
+export function Action({ need = "operate", disabled, ...rest }: ButtonProps & { need?: Role | undefined }): JSX.Element {
   return <Button {...rest} disabled={denied(need) ?? disabled} />;
 }

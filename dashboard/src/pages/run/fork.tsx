@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { RawJson, requestKey, send } from "../../api/client";
 import { write } from "../../api/json";
+import { refused } from "../../actions";
 import type { Run } from "../../api/types";
 import { cli, curl } from "../../format/command";
 import { changedHere } from "../../live/live";
@@ -20,6 +21,7 @@ import { asStored } from "../../session";
 const asked = signal<{ run: Run; steps: string[]; step: string } | null>(null);
 
 export function askFork(run: Run, steps: string[], step = ""): void {
+  if (refused("operate")) return;
   asked.value = { run, steps, step };
 }
 

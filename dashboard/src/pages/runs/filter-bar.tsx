@@ -12,11 +12,13 @@ interface FilterBarProps {
   filter: RunFilter;
   set: (filter: RunFilter) => void;
   counts: Partial<Record<RunState, number>>;
+  /** Why the filter cannot be read. */
+  trouble: string | null;
 }
 
 const SINCE: [string, string][] = [["", "any time"], ["-15m", "last 15 minutes"], ["-1h", "last hour"], ["-24h", "last 24 hours"], ["-7d", "last 7 days"]];
 
-export function FilterBar({ filter, set, counts }: FilterBarProps): JSX.Element {
+export function FilterBar({ filter, set, counts, trouble }: FilterBarProps): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   const [text, setText] = useState("");
   useKey("/", () => input.current?.focus());
@@ -39,7 +41,7 @@ export function FilterBar({ filter, set, counts }: FilterBarProps): JSX.Element 
         ))}
       </div>
       <form class="filter-line" onSubmit={typed}>
-        <label class="search-field grow"><Icon name="search" /><span class="off-screen">Filter by key, or workflow:, queue:, tag:, since:</span>
+        <label class="search-field grow"><Icon name="search" /><span class="off-screen">Filter by key, or workflow:, queue:, tag:, since:, before:</span>
           <input ref={input} type="search" value={text} placeholder="key, or workflow:order  queue:mail  tag:customer:42" onInput={(event) => setText(event.currentTarget.value)} onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()} />
           <kbd>/</kbd>
         </label>
@@ -51,13 +53,16 @@ export function FilterBar({ filter, set, counts }: FilterBarProps): JSX.Element 
         </label>
       </form>
       <Words filter={filter} set={set} />
+      {trouble ? <p class="problem" role="alert">{trouble} Nothing is listed until this is mended.</p> : null}
     </div>
   );
 }
 
 /** What is filtered by, each with a way to take it out. */
-function Words({ filter, set }: Omit<FilterBarProps, "counts">): JSX.Element | null {
+function Words({ filter, set }: Pick<FilterBarProps, "filter" | "set">): JSX.Element | null {
   const words: [string, string, RunFilter][] = [];
+  // Those that are states have their switches.
+  for (const state of filter.states) if (!(STATES as string[]).includes(state)) words.push(["state", state, { ...filter, states: filter.states.filter((one) => one !== state) }]);
   for (const name of ["workflow", "queue", "key", "before"] as const) if (filter[name]) words.push([name, filter[name], { ...filter, [name]: "" }]);
   for (const tag of filter.tags) words.push(["tag", tag, { ...filter, tags: filter.tags.filter((one) => one !== tag) }]);
   if (!writeFilter(filter)) return null;
