@@ -278,20 +278,22 @@ async fn change(
     mut totals: Totals,
 ) -> Result<Totals, Failure> {
     let (own, page) = without_own(onward, operation, page).await?;
+    totals.matched += own;
+    totals.skipped += own;
     let left = left(onward, operation.action, &page).await?;
     let changed = (page.runs.len() - left.len()) as u64;
     let these = onward.these(left);
     let steered = match operation.action {
         Action::Cancel => these.cancel(),
-        Action::Retry => return retry::page(onward, page, totals).await,
+        Action::Retry => return retry::page(onward, &page, totals).await,
         Action::Pause => these.pause(),
         Action::Resume => these.resume(),
         Action::Delete => these.delete(),
     };
     let steered = steered.await?;
-    totals.matched += own + changed + steered.matched;
+    totals.matched += changed + steered.matched;
     totals.done += changed + steered.done;
-    totals.skipped += own + steered.skipped_total();
+    totals.skipped += steered.skipped_total();
     totals.failed += steered.failed;
     Ok(totals)
 }
