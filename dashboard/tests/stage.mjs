@@ -47,7 +47,7 @@ export class Stage {
   folder = mkdtempSync(join(tmpdir(), "onward-dashboard-"));
   store = `sqlite:${join(this.folder, "stage.db")}`;
 
-  /** `kind`: `serve`, open to all; `hidden`, open and without payloads; or `tokens`. `mount`: the path below which it is. */
+  /** `kind`: `serve`, open to all; `hidden`, open and without payloads; `redacted`, open with a hook over payloads; or `tokens`. `mount`: the path below which it is. */
   static async open({ kind = "serve", mount = "", worker = true } = {}) {
     const stage = new Stage();
     stage.kind = kind;

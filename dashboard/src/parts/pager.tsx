@@ -1,9 +1,12 @@
-// Pages of a list: the first is live, more are added below it.
+// Pages of a list: the first is live, more are added below it, and are fetched again after a change that
+// was made on this page.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../api/client";
 import { isAway, useResource, type Resource } from "../api/resource";
 import type { Page } from "../api/types";
+import { onChange } from "../live/live";
+import { ALL } from "../live/stream";
 import { Button } from "./button";
 import { toastError } from "./toast";
 
@@ -24,6 +27,12 @@ interface Options {
   words?: string;
 }
 
+/** A page after the first, and where it begins. */
+interface Later<T> {
+  cursor: string;
+  page: Page<T>;
+}
+
 const joined = (path: string, cursor: string): string => `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`;
 
 /** A list that grows by its next page. */
@@ -36,24 +45,28 @@ export function usePages<T>(path: string | null, topics: string[], rowKey: (row:
   if (found.data) held.current = { of: same, page: found.data };
   const kept = held.current?.of === same && (!found.error || isAway(found.error)) ? held.current.page : undefined;
   const first = { ...found, data: found.data ?? kept };
-  const [later, setLater] = useState<Page<T>[]>([]);
+  const [later, setLater] = useState<Later<T>[]>([]);
   const [busy, setBusy] = useState(false);
   useEffect(() => setLater([]), [same]);
-  const cursor = (later.length ? later[later.length - 1] : first.data)?.next ?? null;
+  useAgain(path, topics, later, (pages) => {
+    // Meanwhile the list may be another one, or longer.
+    if (shown.current === same) setLater((before) => [...pages, ...before.slice(pages.length)]);
+  });
+  const cursor = (later.length ? later[later.length - 1]?.page : first.data)?.next ?? null;
   const load = async (): Promise<void> => {
     if (!path || !cursor) return;
     setBusy(true);
     try {
       const page = await get<Page<T>>(joined(path, cursor));
       // Meanwhile the list may be another one.
-      if (shown.current === same) setLater((before) => [...before, page]);
+      if (shown.current === same) setLater((before) => [...before, { cursor, page }]);
     } catch (error) {
       toastError(error);
     }
     setBusy(false);
   };
   const seen = new Set<string>();
-  const pages = [...(first.data ? [first.data] : []), ...later];
+  const pages = [...(first.data ? [first.data] : []), ...later.map(({ page }) => page)];
   const rows = pages.flatMap((page) => page.items).filter((row) => {
     const key = rowKey(row);
     return !seen.has(key) && seen.add(key);
@@ -61,4 +74,19 @@ export function usePages<T>(path: string | null, topics: string[], rowKey: (row:
   const looked = pages.reduce((sum, page) => sum + (page.looked ?? page.items.length), 0);
   const more = cursor ? <div class="more"><Button onClick={() => void load()} disabled={busy ? "Loading" : null}>{words}</Button></div> : null;
   return { first, rows, looked, more };
+}
+
+/** Fetches the later pages again after a change that was made here: its row may be on one of them. */
+function useAgain<T>(path: string | null, topics: string[], later: Later<T>[], then: (pages: Later<T>[]) => void): void {
+  const now = useRef({ later, then });
+  now.current = { later, then };
+  const about = topics.join(" ");
+  useEffect(() => {
+    if (!path) return;
+    return onChange((changed, own) => {
+      if (!own || !changed.some((topic) => topic === ALL || about.split(" ").includes(topic))) return;
+      const fetched = now.current.later.map(async ({ cursor }) => ({ cursor, page: await get<Page<T>>(joined(path, cursor)) }));
+      void Promise.all(fetched).then((pages) => now.current.then(pages), toastError);
+    });
+  }, [path, about]);
 }

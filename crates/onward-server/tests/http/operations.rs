@@ -207,6 +207,53 @@ async fn only_an_admin_deletes_many() {
     stage.stop().await;
 }
 
+#[tokio::test]
+async fn paused_runs_are_resumed_and_stuck_ones_retried_whatever_else_waits() {
+    let stage = Stage::open().await.working().await;
+    stage.onward.queue("bulk").pause().await.unwrap();
+    let start = async |input: Value, queue: &str| {
+        let run = stage.post(RUNS, json!({ "input": input, "queue": queue })).await;
+        run.json()["run"]["id"].as_str().unwrap().to_owned()
+    };
+    let (paused, queued) = (start(json!(1), "bulk").await, start(json!(2), "bulk").await);
+    stage.post(&format!("/api/v1/runs/{paused}/pause"), json!({})).await;
+    let body = json!({ "action": "resume", "filter": { "state": ["paused", "stuck"] } });
+    let dry = json!({ "action": "resume", "filter": body["filter"], "dry_run": true });
+    assert_eq!(stage.post(OPERATIONS, dry).await.json(), json!({ "matched": 1, "more": false }));
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    assert_eq!(begun["filter"]["state"], json!(["paused", "stuck"]));
+    let done = ended(&stage, &begun["id"]).await;
+    let counts = ["matched", "done", "skipped"].map(|name| done[name].as_u64().unwrap());
+    assert_eq!(counts, [1, 1, 0], "{done}");
+    for id in [paused, queued] {
+        let run = stage.get(&format!("/api/v1/runs/{id}")).await.json()["run"].clone();
+        assert_eq!((&run["state"], &run["paused_at"]), (&json!("queued"), &Value::Null));
+    }
+    let other = json!({ "action": "retry", "filter": { "state": ["sleepy"] } });
+    let refused = stage.post(OPERATIONS, other).await;
+    assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"));
+    assert!(refused.text.contains("is not a state of a run"), "{}", refused.text);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_pace_is_kept_with_the_change_and_belongs_to_it() {
+    let stage = Stage::open().await;
+    stage.post(RUNS, json!({ "input": 1 })).await;
+    let body = |pace: Value| json!({ "action": "cancel", "filter": { "workflow": "double" }, "pace": pace });
+    for wrong in [json!(0), json!(-1), json!("5")] {
+        let refused = stage.post(OPERATIONS, body(wrong)).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"));
+    }
+    let begun = stage.keyed(OPERATIONS, "paced", body(json!(50))).await.json()["operation"].clone();
+    assert_eq!(begun["pace"], 50);
+    let other = stage.keyed(OPERATIONS, "paced", body(json!(5))).await;
+    assert_eq!((other.status, other.code().as_str()), (422, "key_conflict"));
+    let done = ended(&stage, &begun["id"]).await;
+    assert_eq!((&done["done"], &done["pace"]), (&json!(1), &json!(50)));
+    stage.stop().await;
+}
+
 /// The operation as soon as it has changed some runs.
 async fn under_way(stage: &Stage, id: &Value) -> Value {
     let (path, begun) = (format!("{OPERATIONS}/{}", id.as_str().unwrap()), Instant::now());
