@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use onward::{Filter, Run, RunState, Timestamp, Waits};
+use onward::{Filter, Run, RunId, RunState, Timestamp, Waits};
 use serde::{Deserialize, Serialize};
 
 use crate::operation::OPERATION;
@@ -27,6 +27,8 @@ pub(crate) struct Chosen {
     pub(crate) key: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) tags: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) created_from: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,9 +60,9 @@ impl Chosen {
             queue: it.queue,
             key: it.key,
             tags: it.tags,
+            parent: it.parent,
             created_from: it.created_from,
             created_before: it.created_before,
-            ..Filter::default()
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use onward::Filter;
+use onward::{Ctx, Filter, Workflow};
 use onward_server::{Access, Options, Role};
 use serde_json::{Value, json};
 
@@ -291,5 +291,40 @@ async fn an_operation_says_how_far_it_is_and_is_aborted_between_two_pages() {
     let would = stage.onward.matching(filter).delete().dry_run().await.unwrap();
     assert!((done..=done + 200).contains(&would.matched), "{} of {ended}", would.matched);
     assert!(would.matched < ALL, "it was aborted");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_children_of_a_run_are_changed_and_no_others() {
+    const FAMILY: Workflow<Value, Value> = Workflow::named("family");
+    let stage = Stage::open().await;
+    let worker = stage.onward.worker().serve(FAMILY, async |ctx: Ctx, input: Value| {
+        for child in 0..2 {
+            ctx.start(DOUBLE, &json!(child)).detached().await?;
+        }
+        Ok(input)
+    });
+    let worker = worker.start().await.unwrap();
+    let path = "/api/v1/workflows/family/runs?wait_ms=20000";
+    let mut parents = Vec::new();
+    for input in 0..2 {
+        parents.push(stage.post(path, json!({ "input": input })).await.json()["run"]["id"].clone());
+    }
+    let filter = json!({ "parent": parents[0], "state": ["queued"] });
+    let dry = json!({ "action": "cancel", "filter": filter, "dry_run": true });
+    assert_eq!(stage.post(OPERATIONS, dry).await.json()["matched"], 2);
+    let begun = stage.post(OPERATIONS, json!({ "action": "cancel", "filter": filter })).await;
+    let done = ended(&stage, &begun.json()["operation"]["id"]).await;
+    assert_eq!((&done["done"], &done["filter"]["parent"]), (&json!(2), &parents[0]), "{done}");
+    for (parent, state) in parents.iter().zip(["cancelled", "queued"]) {
+        let path = format!("/api/v1/runs?parent={}", parent.as_str().unwrap());
+        let children = stage.get(&path).await.json();
+        let states: Vec<_> =
+            children["items"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
+        assert_eq!(states, [state, state]);
+    }
+    let unread = json!({ "action": "cancel", "filter": { "parent": "nonsense" } });
+    assert_eq!(stage.post(OPERATIONS, unread).await.code(), "invalid_request");
+    worker.shutdown().await.unwrap();
     stage.stop().await;
 }
