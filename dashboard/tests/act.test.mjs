@@ -272,6 +272,21 @@ test("no row is lost when new ones come after more were shown", async () => {
   });
 });
 
+test("schedules go on past their first page, and one of those below is paused there", async () => {
+  const spec = { every: { every_ms: 3_600_000, anchor: 0 } };
+  for (let i = 0; i < 101; i++) await stage.api("PUT", `schedules/s-${String(i).padStart(3, "0")}`, { body: { workflow: "echo", spec } });
+  await at("schedules", async (page) => {
+    await page.getByRole("row", { name: /^s-000/ }).waitFor();
+    assert.equal(await page.getByText("s-100").count(), 0, "it is on the second page");
+    await page.getByRole("button", { name: "Show more" }).click();
+    const last = page.getByRole("row", { name: /^s-100/ });
+    await confirm(page, "Pause", last);
+    await last.getByRole("button", { name: "Resume" }).waitFor();
+    await last.getByText("paused").waitFor();
+  });
+  for (let i = 0; i < 101; i++) await stage.api("DELETE", `schedules/s-${String(i).padStart(3, "0")}`);
+});
+
 test("a change that is under way says of how many, as far as that is known", () => at("operations", async (page) => {
   const row = { id: made.order, action: "cancel", filter: {}, ids: [], state: "running", matched: 400, done: 400, skipped: 0, failed: 0, created_at: Date.now(), by: "ada", reason: null };
   let expected = {};

@@ -49,7 +49,7 @@ export class Stage {
   /** What calls of the API show, unless they say otherwise. */
   token = undefined;
 
-  /** `kind`: `serve`, open to all; `hidden`, open and without payloads; or `tokens`. `mount`: the path below which it is. */
+  /** `kind`: `serve`, open to all; `hidden`, open and without payloads; `redacted`, open with a hook over payloads; or `tokens`. `mount`: the path below which it is. */
   static async open({ kind = "serve", mount = "", worker = true } = {}) {
     const stage = new Stage();
     stage.kind = kind;

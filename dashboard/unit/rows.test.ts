@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Page } from "../src/api/types";
-import { extended, renewed, tailOf } from "../src/parts/rows";
+import { extended, refreshed, renewed, tailOf } from "../src/parts/rows";
 
 /** A page of rows that are their own keys; `more`: there are others after it. */
 const page = (rows: string, more = true, looked?: number): Page<string> => ({ items: [...rows], next: more ? `after ${rows.slice(-1)}` : null, ...(looked === undefined ? {} : { looked }) });
@@ -45,4 +45,10 @@ test("a list that is left open does not grow without end", () => {
   let tail = extended(tailOf(page("fed")), page("cba"), key);
   for (let i = 0; i < 1000; i++) tail = renewed(tail, { items: [`n${i}`, tail.rows[0] as string], next: "more" }, key) ?? assert.fail(`${i}`);
   assert.equal(renewed(tail, { items: ["one more", tail.rows[0] as string], next: "more" }, key), null);
+});
+
+test("pages below the first are put in place as they are now", () => {
+  const tail = renewed(two, page("gfe"), key);
+  assert.deepEqual(tail?.cursors, ["after d"]);
+  assert.equal(shown(refreshed(tail!, [page("ca")], key)), "gfedca", "b is gone; d was pushed out of the first page and stays");
 });

@@ -272,16 +272,6 @@ impl Global {
         }
     }
 
-    /// Refuses a server for a command that a server has no call for.
-    pub(crate) fn only_store(&self, what: &str) -> Result<(), Problem> {
-        match self.server()? {
-            None => Ok(()),
-            Some(_) => Err(Problem::Usage(format!(
-                "{what} needs the store itself: name it with --store URL instead of a server"
-            ))),
-        }
-    }
-
     /// The token for the server: of the file, or of the environment. Never of the command line,
     /// where every user of the machine could read it.
     pub(crate) fn token(&self) -> Result<Option<String>, Problem> {

@@ -2,7 +2,7 @@
 
 mod place;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use place::Place;
@@ -309,9 +309,33 @@ fn a_dry_run_of_prune_counts_and_deletes_nothing() {
     assert_eq!(place.runs(), 3);
     let other = place.onward(&["prune", "--older-than", "0s", "--state", "completed"]);
     assert_eq!(other.stdout, "deleted 0 runs\n");
-    let real = place.onward(&["prune", "--older-than", "0s", "--state", "cancelled"]);
+    let unasked = place.onward(&["prune", "--older-than", "0s"]);
+    assert_eq!(unasked.code, 2, "nobody could be asked");
+    assert!(unasked.stderr.contains("this would delete 2 runs; add --yes"), "{}", unasked.stderr);
+    assert_eq!(place.runs(), 3);
+    let real = place.onward(&["prune", "--older-than", "0s", "--state", "cancelled", "--yes"]);
     assert_eq!(real.stdout, "deleted 2 runs\n");
     assert_eq!(place.runs(), 1);
+}
+
+#[test]
+fn a_prune_on_a_terminal_asks_first() {
+    let place = Place::new();
+    let id = place.start(&["w"]);
+    place.onward(&["runs", "cancel", &id]);
+    let typed = format!("{} prune --older-than 0s", env!("CARGO_BIN_EXE_onward"));
+    for (answer, code, left) in [("n\n", 1, 1), ("y\n", 0, 0)] {
+        // A terminal is what `script` makes; where it is missing, others have seen that it asks.
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &typed, "/dev/null"]).env("ONWARD_STORE", place.url());
+        script.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut child) = script.spawn() else { return };
+        child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("delete 1 run? [y/N]"), "{text:?}");
+        assert_eq!((output.status.code(), place.runs()), (Some(code), left), "{text:?}");
+    }
 }
 
 #[test]

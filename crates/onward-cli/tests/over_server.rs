@@ -4,6 +4,8 @@
 
 mod place;
 
+use std::io::{Read, Write};
+
 use onward::{Ctx, Failure, Onward, RunState, Workflow};
 use place::server::Server;
 use place::{Ended, Place, text};
@@ -171,6 +173,8 @@ fn queues_and_schedules_are_changed_over_a_server() {
     let kept = both.json(&["schedules", "show", "hourly"]);
     assert_eq!(kept["lane"], "acme");
     assert_eq!((&kept["input"], &kept["workflow"]), (&7.into(), &"double".into()));
+    let times = both.said(&["schedules", "next", "hourly", "--count", "50", "-o", "ids"]);
+    assert_eq!(times.lines().count(), 50, "{times}");
     assert!(both.said(&["schedules", "pause", "hourly"]).contains("paused"));
     assert_eq!(both.over(&["schedules", "resume", "hourly"]).code, 0);
     assert_eq!(both.over(&["schedules", "trigger", "hourly"]).code, 0);
@@ -179,8 +183,6 @@ fn queues_and_schedules_are_changed_over_a_server() {
     assert_eq!(filled, "started 5 runs, 0 existing\n");
     assert_eq!(both.said(&["schedules", "remove", "hourly"]), "removed hourly\n");
     assert_eq!(both.over(&["schedules", "show", "hourly"]).code, 3);
-    let many = both.over(&["schedules", "next", "hourly", "--count", "50"]);
-    assert_eq!(many.code, 2, "{}", many.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,4 +295,84 @@ async fn more_failed_runs_than_are_looked_through_are_told() {
     let asked = place.onward(&["errors", "retry", group.trim()]);
     assert!(asked.stderr.contains("newest 2000 failed runs"), "{}", asked.stderr);
     assert!(asked.stderr.contains("would retry 2000 runs"), "{}", asked.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stuck_and_paused_runs_are_changed_over_a_server_at_a_pace() {
+    let both = Both::new();
+    let onward = Onward::open(&both.place.url()).await.unwrap();
+    let wait = async |ctx: Ctx, _: u64| ctx.signal::<u64>("go").await;
+    let worker = onward.worker().serve(DOUBLE, wait).start().await.unwrap();
+    let stuck = both.said(&["start", "double", "--input", "\"no number\"", "-o", "ids"]);
+    let begun = std::time::Instant::now();
+    while both.said(&["runs", "list", "--state", "stuck", "-o", "ids"]) != stuck {
+        assert!(begun.elapsed() < place::server::SOON, "it is not stuck");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    worker.shutdown().await.unwrap();
+    let all = ["--all-matching", "--pace", "50"];
+    let dry = both.said(&[&["runs", "retry", "--state", "stuck", "--dry-run"], &all[..]].concat());
+    assert_eq!(dry, "would retry up to 1 matching run\n", "the first one only waits");
+    let retry = [&["runs", "retry", "--state", "stuck", "--yes"], &all[..]].concat();
+    let done = both.json(&retry);
+    assert_eq!((&done["done"], &done["matched"]), (&1.into(), &1.into()), "{done}");
+    assert_eq!(done["pace"], 50);
+    assert_eq!(both.said(&["runs", "list", "--state", "stuck", "-o", "ids"]), "");
+
+    both.said(&["runs", "pause", stuck.trim()]);
+    let resume = ["ops", "start", "resume", "--state", "paused", "--pace", "9", "--yes", "--wait"];
+    assert_eq!(both.json(&resume)["done"], 1);
+    assert_eq!(both.said(&["runs", "list", "--state", "paused", "-o", "ids"]), "");
+}
+
+#[test]
+fn a_server_prunes_after_a_question_and_as_often_as_there_is_more() {
+    let both = Both::new();
+    let first = both.said(&["runs", "list", "-o", "ids"]);
+    both.said(&["runs", "cancel", first.trim()]);
+    let prune = ["prune", "--older-than", "0s"];
+    assert_eq!(both.said(&[&prune[..], &["--dry-run"]].concat()), "would delete 1 run\n");
+    let unasked = both.over(&prune);
+    assert_eq!(unasked.code, 2, "{}", unasked.stderr);
+    assert!(unasked.stderr.contains("--yes"), "{}", unasked.stderr);
+    let pruned = both.json(&[&prune[..], &["--state", "cancelled", "--yes"]].concat());
+    assert_eq!(pruned, serde_json::json!({ "runs": 1, "dry_run": false }));
+    assert_eq!(both.place.runs(), 0);
+    assert_eq!(both.said(&prune), "deleted 0 runs\n", "there is nothing to ask");
+    let audit = both.said(&["audit", "list"]);
+    assert!(audit.contains("prune_runs"), "{audit}");
+}
+
+/// A server whose time is over before the last run answers that there is more.
+#[test]
+fn a_prune_goes_on_where_a_server_had_no_more_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answers = [
+        r#"{"version":"0","store":"memory","role":"admin","now":0}"#,
+        r#"{"runs":5,"more":false}"#,
+        r#"{"runs":3,"more":true}"#,
+        r#"{"runs":2,"more":false}"#,
+    ];
+    let answering = std::thread::spawn(move || {
+        answers.map(|body| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut asked, mut some) = (String::new(), [0; 4096]);
+            let is_whole = |asked: &str| {
+                asked.ends_with('}') || asked.starts_with("GET") && asked.ends_with("\r\n\r\n")
+            };
+            while !is_whole(&asked) {
+                let bytes = stream.read(&mut some).unwrap();
+                asked.push_str(std::str::from_utf8(&some[..bytes]).unwrap());
+            }
+            let length = body.len();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+            asked
+        })
+    });
+    let args = ["--server", &url, "prune", "--older-than", "1h", "--yes"];
+    let ended = Place::new().onward(&args);
+    assert_eq!(ended.stdout, "deleted 5 runs\n", "{}", ended.stderr);
+    let asked = answering.join().unwrap();
+    assert!(asked[3].starts_with("POST /api/v1/prune "), "{}", asked[3]);
 }

@@ -7,6 +7,7 @@
 //! stage worker sqlite:FILE
 //! stage serve sqlite:FILE PORT [MOUNT]       open, as admin
 //! stage hidden sqlite:FILE PORT              open, as admin, and without payloads
+//! stage redacted sqlite:FILE PORT            open, as admin, with a hook that leaves payloads out
 //! stage tokens sqlite:FILE PORT              with the tokens stage-read, stage-operate, stage-admin
 //! ```
 
@@ -14,12 +15,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use onward::{Ctx, Failure, Json, Onward, Retry, Workflow};
-use onward_server::{Access, Options, Role, ServeOptions, Tokens};
+use onward_server::{Access, Options, Payload, Role, ServeOptions, Tokens};
 
 const ECHO: Workflow<Json, Json> = Workflow::named("echo");
 const ORDER: Workflow<Json, String> = Workflow::named("order");
 const APPROVAL: Workflow<Json, bool> = Workflow::named("approval");
 const BROKEN: Workflow<Json, String> = Workflow::named("broken");
+const CONFIDE: Workflow<Json, ()> = Workflow::named("confide");
 const SLEEPY: Workflow<Json, String> = Workflow::named("sleepy");
 const FAMILY: Workflow<Json, usize> = Workflow::named("family");
 const FAN_OUT: Workflow<u32, usize> = Workflow::named("fan-out");
@@ -38,6 +40,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ["hidden", store, port] => {
             serve(store, port, Options::new(Access::Open(Role::Admin)).hide_payloads()).await
         }
+        ["redacted", store, port] => {
+            let left_out =
+                |payload: Payload<'_>| Json::stored(format!("\"left out: {:?}\"", payload.place));
+            serve(store, port, Options::new(Access::Open(Role::Admin)).redact(left_out)).await
+        }
         ["tokens", store, port] => {
             let tokens = Tokens::none()
                 .with("reader", Role::Read, "stage-read")
@@ -45,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .with("admin", Role::Admin, "stage-admin");
             serve(store, port, Options::new(Access::Tokens(tokens))).await
         }
-        _ => Err("usage: stage worker|serve|hidden|tokens STORE [PORT] [MOUNT]".into()),
+        _ => Err("usage: stage worker|serve|hidden|redacted|tokens STORE [PORT] [MOUNT]".into()),
     }
 }
 
@@ -74,6 +81,7 @@ async fn work(onward: Onward) -> Result<(), Box<dyn Error>> {
         .serve(ORDER, order)
         .serve(APPROVAL, approval)
         .serve(BROKEN, broken)
+        .serve(CONFIDE, confide)
         .serve(SLEEPY, sleepy)
         .serve(FAMILY, family)
         .serve(FAN_OUT, fan_out)
@@ -120,6 +128,15 @@ async fn broken(ctx: Ctx, _: Json) -> Result<String, Failure> {
         Err(Failure::fatal(format!("the bank refused order {run}")).code("card_declined"))
     })
     .await
+}
+
+/// What it is started with stands in its log, under a step key, and in the details of its failure.
+async fn confide(ctx: Ctx, secret: Json) -> Result<(), Failure> {
+    ctx.log(format!("confided: {secret}"));
+    let keep = ctx.step("keep", async |_| Ok::<_, Failure>(secret.clone()));
+    keep.key("confided").await?;
+    ctx.signal::<Json>("answer").await?;
+    Err(Failure::fatal("it is out").details(&secret))
 }
 
 async fn sleepy(ctx: Ctx, _: Json) -> Result<String, Failure> {

@@ -230,6 +230,10 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         .gives(&[(200, "Operation")]),
     post("/api/v1/operations/{id}/abort", "abort_operation", "Stops a change of many runs")
         .gives(&[(200, "Operation")]),
+    post("/api/v1/prune", "prune_runs", "Deletes runs that ended long ago")
+        .role(ADMIN)
+        .takes("NewPrune")
+        .gives(&[(200, "Pruned")]),
     get("/api/v1/keys", "list_keys", "Keys of runs, by what they begin with")
         .params(&["workflow", "prefix", "cursor", "limit"])
         .gives(&[(200, "RunKeys")]),
@@ -271,6 +275,7 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
         .params(&["cursor"])
         .gives(&[(200, "Schedules")]),
     get("/api/v1/schedules/{schedule}", "show_schedule", "A schedule, with its next times")
+        .params(&["times"])
         .gives(&[(200, "Schedule")]),
     put("/api/v1/schedules/{schedule}", "put_schedule", "Adds a schedule, or changes it")
         .takes("NewSchedule")

@@ -24,6 +24,7 @@ mod answer;
 mod api;
 mod app;
 mod ask;
+mod chosen;
 mod connection;
 mod dashboard;
 mod ended;

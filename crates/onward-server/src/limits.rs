@@ -30,6 +30,10 @@ pub const WAIT_MAX: Duration = Duration::from_secs(30);
 /// answer. Sent again, it goes on.
 pub const BACKFILL_MAX: Duration = Duration::from_secs(25);
 
+/// How long one request deletes runs that ended long ago: shorter than what proxies wait for an answer.
+/// Sent again, it goes on.
+pub const PRUNE_MAX: Duration = Duration::from_secs(25);
+
 /// Runs that are read at once where many are looked through: they come with their payloads, and a
 /// hundred of full size still fit into memory.
 pub const SCAN_PAGE: usize = 100;
@@ -52,6 +56,10 @@ pub const ERRORS_SAMPLE: usize = 2_000;
 
 /// Runs that one step of a change of many runs changes: a second or two of writes.
 pub const OPERATION_PAGE: usize = 200;
+
+/// Seconds that one step of a change of many runs lasts at a pace: a server that is asked to stop waits
+/// for it.
+pub const OPERATION_PACED_SECS: u32 = 5;
 
 /// Pages that one change of many runs goes through: a million runs, in a history of half its limit.
 pub const OPERATION_PAGES_MAX: usize = 5_000;

@@ -9,19 +9,21 @@
 mod retry;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use onward::store::Which;
 use onward::{
-    Code, Ctx, Failure, Filter, Onward, Query, Retry, Run, RunId, RunState, Timestamp, Waits,
-    Worker, WorkerInfo, Workflow,
+    Code, Ctx, Failure, Onward, Query, Retry, Run, RunId, RunState, Timestamp, Waits, Worker,
+    WorkerInfo, Workflow,
 };
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
+use crate::chosen::Chosen;
 use crate::endpoint::API;
-use crate::limits::{OPERATION_PAGE, OPERATION_PAGES_MAX};
+use crate::limits::{OPERATION_PACED_SECS, OPERATION_PAGE, OPERATION_PAGES_MAX};
 use crate::options::Role;
 use crate::problem::Problem;
 
@@ -73,42 +75,6 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// Which runs are meant.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Chosen {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) state: Vec<RunState>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) workflow: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) queue: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) tags: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) created_from: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) created_before: Option<Timestamp>,
-}
-
-impl Chosen {
-    pub(crate) fn filter(&self) -> Filter {
-        let it = self.clone();
-        Filter {
-            workflow: it.workflow,
-            states: it.state,
-            queue: it.queue,
-            key: it.key,
-            tags: it.tags,
-            created_from: it.created_from,
-            created_before: it.created_before,
-            ..Filter::default()
-        }
-    }
-}
-
 /// The input of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Operation {
@@ -118,9 +84,21 @@ pub(crate) struct Operation {
     pub(crate) ids: Vec<RunId>,
     pub(crate) by: String,
     pub(crate) reason: Option<String>,
+    /// At most so many runs a second.
+    #[serde(default)]
+    pub(crate) pace: Option<NonZeroU32>,
     /// How many runs fitted when it was begun, as far as they were counted.
     #[serde(default)]
     pub(crate) expected: Option<Expected>,
+}
+
+impl Operation {
+    /// How many runs one step changes: at a pace, so many that it is not long at them.
+    fn page(&self) -> usize {
+        let paced =
+            self.pace.map_or(u32::MAX, |pace| pace.get().saturating_mul(OPERATION_PACED_SECS));
+        usize::try_from(paced).unwrap_or(usize::MAX).min(OPERATION_PAGE)
+    }
 }
 
 /// How many runs a change is about.
@@ -236,8 +214,8 @@ async fn choose(
     if !operation.ids.is_empty() {
         let passed = usize::try_from(matched).unwrap_or(usize::MAX).min(operation.ids.len());
         let rest = &operation.ids[passed..];
-        chosen.runs = rest[..rest.len().min(OPERATION_PAGE)].to_vec();
-        chosen.next = rest.get(OPERATION_PAGE).copied();
+        chosen.runs = rest[..rest.len().min(operation.page())].to_vec();
+        chosen.next = rest.get(operation.page()).copied();
         for id in chosen.runs.iter().filter(|_| retries) {
             chosen.wakes.extend(get(onward, *id).await?.as_ref().and_then(to_retry));
         }
@@ -245,10 +223,16 @@ async fn choose(
     }
     let query = Query { filter: operation.filter.filter(), before, limit: OPERATION_PAGE };
     let page = onward.list(query).await?;
-    chosen.next = page.runs.last().map(|run| run.id).filter(|_| page.more);
-    for run in page.runs.iter().filter(|run| run.workflow != OPERATION.name()) {
-        chosen.runs.push(run.id);
-        chosen.wakes.extend(to_retry(run).filter(|_| retries));
+    for (place, run) in page.runs.iter().enumerate() {
+        if operation.filter.has(run) {
+            chosen.runs.push(run.id);
+            chosen.wakes.extend(to_retry(run).filter(|_| retries));
+        }
+        let is_last = place + 1 == page.runs.len();
+        if is_last || chosen.runs.len() == operation.page() {
+            chosen.next = Some(run.id).filter(|_| page.more || !is_last);
+            break;
+        }
     }
     Ok(chosen)
 }
@@ -285,12 +269,12 @@ async fn change(
     let these = onward.these(left);
     let steered = match operation.action {
         Action::Cancel => these.cancel(),
-        Action::Retry => return retry::page(onward, &page, totals).await,
+        Action::Retry => return retry::page(onward, &page, operation.pace, totals).await,
         Action::Pause => these.pause(),
         Action::Resume => these.resume(),
         Action::Delete => these.delete(),
     };
-    let steered = steered.await?;
+    let steered = steered.pace(operation.pace.map_or(0, NonZeroU32::get)).await?;
     totals.matched += changed + steered.matched;
     totals.done += changed + steered.done;
     totals.skipped += steered.skipped_total();
@@ -346,4 +330,42 @@ pub(crate) fn progress(records: &[onward::Record]) -> Option<Totals> {
         onward::Entry::Done(json) => json.read().ok(),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAIL: Workflow<(), ()> = Workflow::named("fail");
+
+    fn cancel_all(pace: u32) -> Operation {
+        Operation {
+            action: Action::Cancel,
+            filter: Chosen { workflow: Some("fail".to_owned()), ..Chosen::default() },
+            ids: Vec::new(),
+            by: "ada".to_owned(),
+            reason: None,
+            pace: NonZeroU32::new(pace),
+            expected: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pace_is_kept_and_no_step_is_long_at_it() {
+        let onward = Onward::open("memory:").await.unwrap();
+        onward.start_many(FAIL, (0..7).map(|_| ())).await.unwrap();
+        let operation = cancel_all(1);
+        let mut page = choose(&onward, &operation, None, 0).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let mut totals = change(&onward, &operation, &page, Totals::default()).await.unwrap();
+        assert_eq!((page.runs.len(), totals.done), (5, 5), "so many in five seconds");
+        assert!(begun.elapsed() >= Duration::from_secs(5), "{:?}", begun.elapsed());
+        page = choose(&onward, &operation, page.next, totals.matched).await.unwrap();
+        totals = change(&onward, &operation, &page, totals).await.unwrap();
+        assert_eq!((page.runs.len(), page.next, totals.done), (2, None, 7));
+        let ids = Operation { ids: page.runs.repeat(4), ..cancel_all(1) };
+        assert_eq!(choose(&onward, &ids, None, 0).await.unwrap().runs.len(), 5);
+        assert_eq!(cancel_all(1_000).page(), OPERATION_PAGE);
+        assert_eq!(cancel_all(0).page(), OPERATION_PAGE);
+    }
 }

@@ -180,6 +180,7 @@ fn changes(routes: &mut Routes) {
     routes.post("/api/v1/callbacks", signals::callback);
     routes.post("/api/v1/operations", operations::begin);
     routes.post("/api/v1/operations/{id}/abort", operations::abort);
+    routes.post("/api/v1/prune", prune::prune);
     routes.add("delete", "/api/v1/step-keys/{key}", step_keys::release);
     routes.add("put", "/api/v1/queues/{queue}", queues::limit);
     routes.add("delete", "/api/v1/queues/{queue}", queues::clear);

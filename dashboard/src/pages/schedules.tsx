@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { requestKey, send } from "../api/client";
 import { useResource } from "../api/resource";
-import type { Occurred, Page, Schedule } from "../api/types";
+import type { Occurred, Schedule } from "../api/types";
 import { now } from "../clock";
 import { cli, curl } from "../format/command";
 import { cronWords } from "../format/cron";
@@ -15,6 +15,7 @@ import { Action } from "../parts/button";
 import { Icon } from "../parts/icon";
 import { Payload } from "../parts/json-view";
 import { Empty, Fact, Loaded, PageFrame, Panel } from "../parts/page";
+import { usePages } from "../parts/pager";
 import { Table } from "../parts/table";
 import { Ago, When } from "../parts/time";
 import { toast } from "../parts/toast";
@@ -29,15 +30,15 @@ function saySpec({ spec }: Schedule): string {
 }
 
 export function SchedulesPage(): JSX.Element {
-  const list = useResource<Page<Schedule>>("schedules", { topics: ["schedules", "runs"], exact: true });
+  const pages = usePages<Schedule>("schedules", ["schedules", "runs"], (row) => row.name);
   return (
     <PageFrame title="Schedules" about={<>Times are local: {zone()}.</>}>
-      <Loaded from={list}>
-        {({ items, next }) => items.length === 0 ? (
+      <Loaded from={pages.first}>
+        {() => pages.rows.length === 0 ? (
           <Empty icon="schedules" title="No schedules"><p>A schedule starts a workflow again and again:</p><pre>{"onward schedules put nightly-report report --cron '0 3 * * *' --time-zone Europe/Berlin"}</pre></Empty>
         ) : (
           <>
-            <Table label="Schedules" rows={items} rowKey={(row) => row.name} columns={[
+            <Table label="Schedules" rows={pages.rows} rowKey={(row) => row.name} columns={[
               { name: "schedule", cell: (row) => <span class="main-cell"><span class="row tight"><Link data-row href={to("schedules", row.name)}>{row.name}</Link>{row.paused_at ? <span class="mark"><Icon name="pause" />paused</span> : null}</span><span class="sub shown">{saySpec(row)}</span></span> },
               { name: "workflow", weight: 2, cell: (row) => <Link href={to("workflows", row.workflow)}>{row.workflow}</Link> },
               { name: "next", cell: (row) => <Next at={row.paused_at ? null : row.next_at} /> },
@@ -45,7 +46,7 @@ export function SchedulesPage(): JSX.Element {
               { name: "if the last still runs", weight: 3, cell: (row) => row.overlap.replace("_", " ") },
               { name: "actions", weight: 2, cell: (row) => <span class="row tight end"><PauseButton schedule={row} quiet /><TriggerButton schedule={row} quiet /></span> },
             ]} />
-            {next ? <p class="faint pad">There are more than 200; the others are on the command line: onward schedules list</p> : null}
+            {pages.more}
           </>
         )}
       </Loaded>

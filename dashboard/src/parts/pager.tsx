@@ -1,11 +1,14 @@
-// Pages of a list: the first is live, more are added below it.
+// Pages of a list: the first is live, more are added below it, and are fetched again after a change that
+// was made on this page.
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../api/client";
 import { isAway, useResource, type Resource } from "../api/resource";
 import type { Page } from "../api/types";
+import { onChange } from "../live/live";
+import { ALL } from "../live/stream";
 import { Button } from "./button";
-import { extended, lookedOf, renewed, tailOf, type Tail } from "./rows";
+import { extended, lookedOf, refreshed, renewed, tailOf, type Tail } from "./rows";
 import { toastError } from "./toast";
 
 export interface Paged<T> {
@@ -43,6 +46,13 @@ export function usePages<T>(path: string | null, topics: string[], rowKey: (row:
     const now = renewed(tail.current.now, first.data, rowKey);
     tail.current = now && { of: same, now };
   }
+  const [, redraw] = useState(0);
+  useAgain(path, topics, () => tail.current?.now.cursors ?? [], (pages: Page<T>[]) => {
+    // Meanwhile the list may be another one.
+    if (tail.current?.of !== same) return;
+    tail.current = { of: same, now: refreshed(tail.current.now, pages, rowKey) };
+    redraw((times) => times + 1);
+  });
   const cursor = (tail.current ? tail.current.now : first.data)?.next ?? null;
   const load = async (): Promise<void> => {
     if (!path || !cursor || !first.data) return;
@@ -63,4 +73,19 @@ export function usePages<T>(path: string | null, topics: string[], rowKey: (row:
   const looked = (first.data ? lookedOf(first.data) : 0) + (tail.current?.now.looked ?? 0);
   const more = cursor ? <div class="more"><Button onClick={() => void load()} disabled={busy ? "Loading" : null}>{words}</Button></div> : null;
   return { first, rows, looked, more };
+}
+
+/** Fetches the later pages again after a change that was made here: its row may be on one of them. */
+function useAgain<T>(path: string | null, topics: string[], cursors: () => string[], then: (pages: Page<T>[]) => void): void {
+  const now = useRef({ cursors, then });
+  now.current = { cursors, then };
+  const about = topics.join(" ");
+  useEffect(() => {
+    if (!path) return;
+    return onChange((changed, own) => {
+      if (!own || !changed.some((topic) => topic === ALL || about.split(" ").includes(topic))) return;
+      const fetched = now.current.cursors().map((cursor) => get<Page<T>>(joined(path, cursor)));
+      void Promise.all(fetched).then((pages) => now.current.then(pages), toastError);
+    });
+  }, [path, about]);
 }

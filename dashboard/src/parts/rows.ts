@@ -16,9 +16,12 @@ export interface Tail<T> {
   looked: number;
   /** How many rows came in front since the first page was the only one. */
   came: number;
+  /** Where the pages after the first began, and the keys of their rows. */
+  cursors: string[];
+  below: Set<string>;
 }
 
-export const tailOf = <T>(first: Page<T>): Tail<T> => ({ rows: first.items, first, next: first.next, looked: 0, came: 0 });
+export const tailOf = <T>(first: Page<T>): Tail<T> => ({ rows: first.items, first, next: first.next, looked: 0, came: 0, cursors: [], below: new Set() });
 
 /** How many were looked at for a page. */
 export const lookedOf = <T>(page: Page<T>): number => page.looked ?? page.items.length;
@@ -26,8 +29,17 @@ export const lookedOf = <T>(page: Page<T>): number => page.looked ?? page.items.
 /** With the next page below. */
 export function extended<T>(tail: Tail<T>, page: Page<T>, rowKey: (row: T) => string): Tail<T> {
   const known = new Set(tail.rows.map(rowKey));
-  const rows = [...tail.rows, ...page.items.filter((row) => !known.has(rowKey(row)))];
-  return { ...tail, rows, next: page.next, looked: tail.looked + lookedOf(page) };
+  const added = page.items.filter((row) => !known.has(rowKey(row)));
+  const cursors = tail.next === null ? tail.cursors : [...tail.cursors, tail.next];
+  const below = new Set([...tail.below, ...added.map(rowKey)]);
+  return { ...tail, rows: [...tail.rows, ...added], next: page.next, looked: tail.looked + lookedOf(page), cursors, below };
+}
+
+/** With the pages after the first as they are now. What was on one of them and is not any more is gone. */
+export function refreshed<T>(tail: Tail<T>, pages: Page<T>[], rowKey: (row: T) => string): Tail<T> {
+  const now = new Map(pages.flatMap((page) => page.items).map((row) => [rowKey(row), row]));
+  const rows = tail.rows.flatMap((row) => now.get(rowKey(row)) ?? (tail.below.has(rowKey(row)) ? [] : [row]));
+  return { ...tail, rows };
 }
 
 /**

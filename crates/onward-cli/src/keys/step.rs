@@ -32,7 +32,11 @@ impl KeysAt {
         let Some(url) = self.keys.as_deref().filter(|url| !url.is_empty()) else {
             return Place::open(global).await;
         };
-        global.only_store("--keys")?;
+        if global.server()?.is_some() {
+            let why = "--keys is a place that this command opens itself, and a server has its own: \
+                       leave --keys out to ask the server, or --server to open the keys";
+            return Err(Problem::Usage(why.to_owned()));
+        }
         Ok(Place::Store(match url.starts_with("redis") {
             true => payloads::coded(Onward::open("memory:").keys(url))?.await?,
             false => open::existing_at(url, "--keys sqlite:PATH or ONWARD_KEYS").await?,

@@ -16,7 +16,7 @@ use crate::output::{self, Format};
 use crate::place::{Call, Place, Verb};
 use crate::problem::{Exit, Problem, print_note};
 use crate::progress::Progress;
-use crate::runs::filter::FilterArgs;
+use crate::runs::filter::{FilterArgs, Wanted};
 use crate::runs::many;
 use crate::text;
 use crate::workers;
@@ -51,6 +51,9 @@ pub(crate) struct StartArgs {
     /// Begins it once, however often this command is repeated with the same text
     #[arg(long, value_name = "TEXT")]
     idempotency_key: Option<String>,
+    /// At most so many runs a second
+    #[arg(long, value_name = "RUNS")]
+    pace: Option<u32>,
     /// Counts only
     #[arg(long)]
     dry_run: bool,
@@ -72,6 +75,8 @@ pub(crate) struct NewOperation {
     ids: Vec<RunId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pace: Option<u32>,
     dry_run: bool,
     #[serde(skip)]
     key: Option<String>,
@@ -80,7 +85,7 @@ pub(crate) struct NewOperation {
 /// Which runs are meant.
 #[derive(Clone, Debug, Serialize)]
 struct Chosen {
-    state: Vec<RunState>,
+    state: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +133,8 @@ pub(crate) struct Operation {
     finished_at: Option<Timestamp>,
     pub(super) by: String,
     reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pace: Option<u32>,
 }
 
 impl StartArgs {
@@ -140,12 +147,7 @@ impl StartArgs {
         }
         let place = Place::open(global).await?;
         let (filter, wanted) = self.filter.read(place.now());
-        if !wanted.is_plain() {
-            let why = "an operation chooses by the states of the store; hand it ids instead: \
-                       'onward runs list --state stuck -o ids | onward ops start retry -'";
-            return Err(Problem::Usage(why.to_owned()));
-        }
-        let mut new = NewOperation::of_filter(verb, filter);
+        let mut new = NewOperation::of_filter(verb, filter, &wanted).pace(self.pace);
         if !ids.is_empty() {
             (new.filter, new.ids) = (None, ids);
         }
@@ -168,9 +170,9 @@ impl StartArgs {
 
 impl NewOperation {
     /// This change of every run that fits.
-    pub(crate) fn of_filter(verb: Verb, filter: Filter) -> Self {
+    pub(crate) fn of_filter(verb: Verb, filter: Filter, wanted: &Wanted) -> Self {
         let filter = Chosen {
-            state: filter.states,
+            state: wanted.names(),
             workflow: filter.workflow,
             queue: filter.queue,
             key: filter.key,
@@ -183,9 +185,16 @@ impl NewOperation {
             filter: Some(filter),
             ids: Vec::new(),
             reason: None,
+            pace: None,
             dry_run: false,
             key: None,
         }
+    }
+
+    /// At most so many runs a second; 0 is no limit.
+    pub(crate) fn pace(mut self, per_second: Option<u32>) -> Self {
+        self.pace = per_second.filter(|per_second| *per_second > 0);
+        self
     }
 
     /// How many runs it would look at.

@@ -11,9 +11,6 @@ use serde_json::value::RawValue;
 use super::{Call, Page, Place, segment};
 use crate::problem::Problem;
 
-/// Next times that a server shows of a schedule.
-const SERVER_TIMES: usize = 5;
-
 /// A schedule, as a server is asked to store it.
 #[derive(Debug, Serialize)]
 pub(crate) struct NewSchedule<'a> {
@@ -109,15 +106,12 @@ impl Place {
                 let handle = onward.schedule(name);
                 Ok((handle.status().await?, handle.next(times).await?))
             }
-            Place::Server(_) if times > SERVER_TIMES => Err(Problem::Usage(format!(
-                "a server shows the next {SERVER_TIMES} times and no more; name a --store for more"
-            ))),
             Place::Server(_) => {
                 // Read twice: payloads cannot be read through a flattened field.
-                let shown: Box<RawValue> = self.ask(&Call::get(path(name))).await?;
+                let call = Call::get(path(name)).query("times", times);
+                let shown: Box<RawValue> = self.ask(&call).await?;
                 let schedule = serde_json::from_str(shown.get())?;
-                let Next { mut next } = serde_json::from_str(shown.get())?;
-                next.truncate(times);
+                let Next { next } = serde_json::from_str(shown.get())?;
                 Ok((schedule, next))
             }
         }

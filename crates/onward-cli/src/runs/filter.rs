@@ -97,6 +97,14 @@ impl State {
         }
     }
 
+    fn name(self) -> &'static str {
+        match self {
+            State::Of(state) => state.as_str(),
+            State::Stuck => STUCK,
+            State::Paused => PAUSED,
+        }
+    }
+
     fn has(self, run: &Run) -> bool {
         match self {
             State::Of(state) => run.state == state,
@@ -113,9 +121,9 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the store's states alone say which runs are wanted.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.states.iter().all(|state| matches!(state, State::Of(_)))
+    /// The names of the states, as a server takes them.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.states.iter().map(|state| state.name()).collect()
     }
 
     /// Whether this run is wanted.

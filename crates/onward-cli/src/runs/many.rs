@@ -91,17 +91,8 @@ impl ManyArgs {
 impl ManyArgs {
     /// Has a server do it, as an operation of its own, and waits for its end.
     async fn operate(self, verb: Verb, place: &Place, global: &Global) -> Result<Exit, Problem> {
-        if self.pace.is_some() {
-            let why = "--pace needs the store itself: name it with --store URL";
-            return Err(Problem::Usage(why.to_owned()));
-        }
         let (filter, wanted) = self.filter.read(place.now());
-        if !wanted.is_plain() {
-            let why = "a server chooses by the states of the store: list them instead, with \
-                       'onward runs list --state … -o ids', and hand the ids to this command";
-            return Err(Problem::Usage(why.to_owned()));
-        }
-        let operation = NewOperation::of_filter(verb, filter);
+        let operation = NewOperation::of_filter(verb, filter, &wanted).pace(self.pace);
         let would = operation.matched(place).await?;
         if self.dry_run || would.matched == 0 {
             return would.print(verb, global.output);

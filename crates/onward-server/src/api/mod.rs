@@ -13,6 +13,7 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod meta;
 pub(crate) mod operations;
+pub(crate) mod prune;
 pub(crate) mod queues;
 pub(crate) mod runs;
 pub(crate) mod schedules;

@@ -2,6 +2,8 @@
 //!
 //! Owns: how such a change is asked for and shown. Never changes a run itself; the workflow does.
 
+use std::num::NonZeroU32;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -15,9 +17,10 @@ use super::start::REPLAYED;
 use super::workflows::each_run;
 use crate::answer::{self, Answer, Page};
 use crate::app::App;
+use crate::chosen::Chosen;
 use crate::guard::{Detail, Outcome};
 use crate::limits::{OPERATION_IDS_MAX, OPERATION_MATCH_MAX, OPERATION_REASON_MAX};
-use crate::operation::{Action, Chosen, Expected, OPERATION, Operation, QUEUE, Totals, progress};
+use crate::operation::{Action, Expected, OPERATION, Operation, QUEUE, Totals, progress};
 use crate::options::{Caller, Role};
 use crate::problem::Problem;
 use crate::request::{At, Body, Params, idempotency_key, run_id};
@@ -31,6 +34,8 @@ pub(crate) struct NewOperation {
     #[serde(default)]
     ids: Vec<RunId>,
     reason: Option<String>,
+    /// At most so many runs a second.
+    pace: Option<NonZeroU32>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -57,6 +62,7 @@ struct Shown {
     finished_at: Option<Timestamp>,
     by: String,
     reason: Option<String>,
+    pace: Option<NonZeroU32>,
 }
 
 #[derive(Serialize)]
@@ -88,6 +94,7 @@ pub(crate) async fn begin(
         &new.filter,
         &operation.ids,
         &operation.reason,
+        operation.pace,
     ));
     if let Some(key) = idempotency_key(&headers)? {
         start = start.key(key);
@@ -111,7 +118,7 @@ fn said(operation: &Operation, run: RunId) -> Detail {
 }
 
 /// The answer of a dry run, which the audit does not take for a change.
-fn counted_only(mut response: Response) -> Answer {
+pub(super) fn counted_only(mut response: Response) -> Answer {
     response.extensions_mut().insert(Outcome("counted"));
     response.extensions_mut().insert(Detail("a dry run: nothing was changed".to_owned()));
     Ok(response)
@@ -147,6 +154,7 @@ fn checked(new: &NewOperation, caller: &Caller) -> Result<Operation, Problem> {
         ids: new.ids.clone(),
         by: caller.who.clone(),
         reason: new.reason.clone(),
+        pace: new.pace,
         expected: None,
     })
 }
@@ -159,7 +167,7 @@ async fn counted(app: &App, operation: &Operation) -> Result<Expected, Problem> 
     let (mut runs, mut seen) = (0, 0);
     each_run(app, operation.filter.filter(), OPERATION_MATCH_MAX, |run| {
         seen += 1;
-        runs += u64::from(run.workflow != OPERATION.name());
+        runs += u64::from(operation.filter.has(run));
     })
     .await?;
     Ok(Expected { runs, more: seen >= OPERATION_MATCH_MAX })
@@ -229,6 +237,7 @@ async fn shown(app: &App, run: Run) -> Result<Shown, Problem> {
         finished_at: run.finished_at,
         by: operation.by,
         reason: operation.reason,
+        pace: operation.pace,
     })
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use onward::limits::SCHEDULE_NEXT_MAX;
 use onward::store::Which;
 use onward::{
     CatchUp, Failure, Json, Key, Occurred, Overlap, RunId, Schedule, ScheduleHandle, ScheduleSpec,
@@ -41,14 +42,14 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Answer {
     let last = page.schedules.last().map(|schedule| schedule.name.clone());
     let mut items = Vec::with_capacity(page.schedules.len());
     for schedule in page.schedules {
-        items.push(shown(&app, schedule).await?);
+        items.push(shown(&app, schedule, NEXT_SHOWN).await?);
     }
     answer::ok(&Page { items, next: last.filter(|_| page.more) })
 }
 
 /// A schedule with its next times. One whose times cannot be computed is shown without.
-async fn shown(app: &App, schedule: Schedule) -> Result<Fields, Problem> {
-    let next = app.onward.schedule(schedule.name.as_str()).next(NEXT_SHOWN).await;
+async fn shown(app: &App, schedule: Schedule, times: usize) -> Result<Fields, Problem> {
+    let next = app.onward.schedule(schedule.name.as_str()).next(times).await;
     let schedule = app.options.shown_schedule(schedule);
     let mut fields = answer::fields(&schedule)?;
     fields.insert("next".to_owned(), answer::raw(&next.unwrap_or_default())?);
@@ -57,16 +58,26 @@ async fn shown(app: &App, schedule: Schedule) -> Result<Fields, Problem> {
 }
 
 async fn answered(app: &App, schedule: Schedule) -> Answer {
-    answer::ok(&shown(app, schedule).await?)
+    answer::ok(&shown(app, schedule, NEXT_SHOWN).await?)
 }
 
 fn handle(app: &App, name: String) -> ScheduleHandle {
     app.onward.schedule(name)
 }
 
-pub(crate) async fn show(State(app): State<App>, At(name): At<String>) -> Answer {
+pub(crate) async fn show(State(app): State<App>, At(name): At<String>, params: Params) -> Answer {
+    let times = match params.number("times")? {
+        None => NEXT_SHOWN,
+        Some(times) => usize::try_from(times)
+            .ok()
+            .filter(|times| (1..=SCHEDULE_NEXT_MAX).contains(times))
+            .ok_or_else(|| {
+                let text = format!("{times} is not between 1 and {SCHEDULE_NEXT_MAX}");
+                Problem::invalid("times", text)
+            })?,
+    };
     let schedule = handle(&app, name).status().await?;
-    answered(&app, schedule).await
+    answer::ok(&shown(&app, schedule, times).await?)
 }
 
 #[derive(Deserialize)]

@@ -3,10 +3,14 @@
 //! Owns: that a write says which state of the run it is for, so that whoever was held up between look
 //! and write retries nothing that another has retried meanwhile. Never waits for what a run does next.
 
+use std::num::NonZeroU32;
+use std::time::Duration;
+
 use onward::limits::STEER_AT_ONCE;
 use onward::store::Seen;
 use onward::{Code, Failure, Onward, RunId};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::{Page, Totals, get, is_stuck};
 
@@ -33,13 +37,16 @@ enum Fate {
     Failed,
 }
 
-/// Retries the runs of a page, a few at once, and adds them to the count.
+/// Retries the runs of a page, a few at once and at most so many a second, and adds them to the count.
 pub(super) async fn page(
     onward: &Onward,
     page: &Page,
+    pace: Option<NonZeroU32>,
     mut totals: Totals,
 ) -> Result<Totals, Failure> {
-    for some in page.runs.chunks(STEER_AT_ONCE) {
+    let at_once = pace.map_or(STEER_AT_ONCE, |pace| STEER_AT_ONCE.min(pace.get() as usize));
+    for some in page.runs.chunks(at_once) {
+        let began = Instant::now();
         let mut retries = JoinSet::new();
         for id in some.iter().copied() {
             let (onward, chosen) = (onward.clone(), page.wakes.get(&id).copied());
@@ -52,6 +59,10 @@ pub(super) async fn page(
                 Fate::Skipped => totals.skipped += 1,
                 Fate::Failed => totals.failed += 1,
             }
+        }
+        if let Some(pace) = pace {
+            let share = Duration::from_secs(1) * some.len() as u32 / pace.get();
+            tokio::time::sleep_until(began + share).await;
         }
     }
     Ok(totals)
@@ -122,8 +133,21 @@ mod tests {
             ids: Vec::new(),
             by: "ada".to_owned(),
             reason: None,
+            pace: None,
             expected: None,
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_are_retried_at_their_pace() {
+        let onward = Onward::open("memory:").await.unwrap();
+        onward.start_many(FAIL, (0..4).map(|_| ())).await.unwrap();
+        let operation = Operation { pace: NonZeroU32::new(1), ..retry_all() };
+        let page = choose(&onward, &operation, None, 0).await.unwrap();
+        let begun = Instant::now();
+        let totals = change(&onward, &operation, &page, Totals::default()).await.unwrap();
+        assert_eq!((totals.matched, totals.skipped), (4, 4), "none of them failed");
+        assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 
     /// One worker of the operation looks at a run and is held up; its successor retries the run, which

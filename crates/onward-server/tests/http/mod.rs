@@ -8,6 +8,7 @@ mod keys;
 mod mounted;
 mod operations;
 mod ops;
+mod prune;
 mod queues;
 mod runs;
 mod schedules;

@@ -261,6 +261,53 @@ async fn only_an_admin_deletes_many() {
     stage.stop().await;
 }
 
+#[tokio::test]
+async fn paused_runs_are_resumed_and_stuck_ones_retried_whatever_else_waits() {
+    let stage = Stage::open().await.working().await;
+    stage.onward.queue("bulk").pause().await.unwrap();
+    let start = async |input: Value, queue: &str| {
+        let run = stage.post(RUNS, json!({ "input": input, "queue": queue })).await;
+        run.json()["run"]["id"].as_str().unwrap().to_owned()
+    };
+    let (paused, queued) = (start(json!(1), "bulk").await, start(json!(2), "bulk").await);
+    stage.post(&format!("/api/v1/runs/{paused}/pause"), json!({})).await;
+    let body = json!({ "action": "resume", "filter": { "state": ["paused", "stuck"] } });
+    let dry = json!({ "action": "resume", "filter": body["filter"], "dry_run": true });
+    assert_eq!(stage.post(OPERATIONS, dry).await.json(), json!({ "matched": 1, "more": false }));
+    let begun = stage.post(OPERATIONS, body).await.json()["operation"].clone();
+    assert_eq!(begun["filter"]["state"], json!(["paused", "stuck"]));
+    let done = ended(&stage, &begun["id"]).await;
+    let counts = ["matched", "done", "skipped"].map(|name| done[name].as_u64().unwrap());
+    assert_eq!(counts, [1, 1, 0], "{done}");
+    for id in [paused, queued] {
+        let run = stage.get(&format!("/api/v1/runs/{id}")).await.json()["run"].clone();
+        assert_eq!((&run["state"], &run["paused_at"]), (&json!("queued"), &Value::Null));
+    }
+    let other = json!({ "action": "retry", "filter": { "state": ["sleepy"] } });
+    let refused = stage.post(OPERATIONS, other).await;
+    assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"));
+    assert!(refused.text.contains("is not a state of a run"), "{}", refused.text);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_pace_is_kept_with_the_change_and_belongs_to_it() {
+    let stage = Stage::open().await;
+    stage.post(RUNS, json!({ "input": 1 })).await;
+    let body = |pace: Value| json!({ "action": "cancel", "filter": { "workflow": "double" }, "pace": pace });
+    for wrong in [json!(0), json!(-1), json!("5")] {
+        let refused = stage.post(OPERATIONS, body(wrong)).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"));
+    }
+    let begun = stage.keyed(OPERATIONS, "paced", body(json!(50))).await.json()["operation"].clone();
+    assert_eq!(begun["pace"], 50);
+    let other = stage.keyed(OPERATIONS, "paced", body(json!(5))).await;
+    assert_eq!((other.status, other.code().as_str()), (422, "key_conflict"));
+    let done = ended(&stage, &begun["id"]).await;
+    assert_eq!((&done["done"], &done["pace"]), (&json!(1), &json!(50)));
+    stage.stop().await;
+}
+
 /// The operation as soon as it has changed some runs.
 async fn under_way(stage: &Stage, id: &Value) -> Value {
     let (path, begun) = (format!("{OPERATIONS}/{}", id.as_str().unwrap()), Instant::now());
@@ -298,5 +345,40 @@ async fn an_operation_says_how_far_it_is_and_is_aborted_between_two_pages() {
     let would = stage.onward.matching(filter).delete().dry_run().await.unwrap();
     assert!((done..=done + 200).contains(&would.matched), "{} of {ended}", would.matched);
     assert!(would.matched < ALL, "it was aborted");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_children_of_a_run_are_changed_and_no_others() {
+    const FAMILY: Workflow<Value, Value> = Workflow::named("family");
+    let stage = Stage::open().await;
+    let worker = stage.onward.worker().serve(FAMILY, async |ctx: Ctx, input: Value| {
+        for child in 0..2 {
+            ctx.start(DOUBLE, &json!(child)).detached().await?;
+        }
+        Ok(input)
+    });
+    let worker = worker.start().await.unwrap();
+    let path = "/api/v1/workflows/family/runs?wait_ms=20000";
+    let mut parents = Vec::new();
+    for input in 0..2 {
+        parents.push(stage.post(path, json!({ "input": input })).await.json()["run"]["id"].clone());
+    }
+    let filter = json!({ "parent": parents[0], "state": ["queued"] });
+    let dry = json!({ "action": "cancel", "filter": filter, "dry_run": true });
+    assert_eq!(stage.post(OPERATIONS, dry).await.json()["matched"], 2);
+    let begun = stage.post(OPERATIONS, json!({ "action": "cancel", "filter": filter })).await;
+    let done = ended(&stage, &begun.json()["operation"]["id"]).await;
+    assert_eq!((&done["done"], &done["filter"]["parent"]), (&json!(2), &parents[0]), "{done}");
+    for (parent, state) in parents.iter().zip(["cancelled", "queued"]) {
+        let path = format!("/api/v1/runs?parent={}", parent.as_str().unwrap());
+        let children = stage.get(&path).await.json();
+        let states: Vec<_> =
+            children["items"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
+        assert_eq!(states, [state, state]);
+    }
+    let unread = json!({ "action": "cancel", "filter": { "parent": "nonsense" } });
+    assert_eq!(stage.post(OPERATIONS, unread).await.code(), "invalid_request");
+    worker.shutdown().await.unwrap();
     stage.stop().await;
 }

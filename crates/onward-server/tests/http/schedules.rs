@@ -20,6 +20,12 @@ async fn a_schedule_is_put_steered_and_removed() {
     assert_eq!(put.json()["next"].as_array().unwrap().len(), 5);
     let list = stage.get("/api/v1/schedules").await.json();
     assert_eq!(list["items"][0]["name"], "nightly");
+    let more = stage.get(&format!("{NIGHTLY}?times=12")).await.json();
+    assert_eq!(more["next"].as_array().unwrap().len(), 12);
+    for wrong in ["0", "101", "x"] {
+        let refused = stage.get(&format!("{NIGHTLY}?times={wrong}")).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"), "{wrong}");
+    }
     let paused = stage.post(&format!("{NIGHTLY}/pause"), json!({})).await.json();
     assert!(paused["paused_at"].is_i64(), "{paused}");
     let resumed = stage.post(&format!("{NIGHTLY}/resume"), json!({})).await.json();
