@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use onward::RunId;
 use onward_server::{Access, NewToken, Options, Role, Tokens};
 use serde_json::json;
 
@@ -42,11 +43,14 @@ impl Frames {
 
     /// Reads until a frame holds this.
     async fn until(&mut self, what: &str) -> String {
+        let begun = Instant::now();
         loop {
             let frame = self.next().await.expect("the stream ended");
             if frame.contains(what) {
                 return frame;
             }
+            // Frames of other things come all the time.
+            assert!(begun.elapsed() < SOON, "no frame holds {what:?}");
         }
     }
 }
@@ -176,5 +180,59 @@ async fn more_streams_than_may_be_open_are_refused_until_one_ends() {
         assert!(begun.elapsed() < SOON, "the place of a stream that ended stays taken");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    stage.stop().await;
+}
+
+/// Nothing but a change of schedules has this topic, so no timer tells of it.
+#[tokio::test]
+async fn a_schedule_is_told() {
+    let stage = Stage::open().await;
+    let mut frames = Frames::open(&stage, "/api/v1/stream", None).await;
+    frames.until(": open").await;
+    let spec = json!({ "every": { "every_ms": 60_000, "anchor": 0 } });
+    let body = Some(json!({ "workflow": "double", "spec": spec }));
+    let put = stage.send("PUT", "/api/v1/schedules/x", Asked { body, ..Asked::default() }).await;
+    assert_eq!(put.status, 200, "{put:?}");
+    frames.until("\"schedules\"").await;
+    drop(frames);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_has_missed_nothing_is_told_nothing() {
+    let stage = Stage::open().await;
+    let mut frames = Frames::open(&stage, "/api/v1/stream", None).await;
+    let mut last = id(&frames.until(": open").await).to_owned();
+    let begun = Instant::now();
+    loop {
+        let mut again = Frames::open(&stage, "/api/v1/stream", Some(&last)).await;
+        let open = again.until(": open").await;
+        // What was missed comes with the first frame.
+        let missed = again.text.contains("event: change");
+        assert_eq!(missed, id(&open) != last, "{last}: {open} {}", again.text);
+        if !missed {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "something changes all the time");
+        last = id(&open).to_owned();
+    }
+    stage.post(RUNS, json!({ "input": 1 })).await;
+    frames.until("event: change").await;
+    drop(frames);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_watches_eight_runs_at_the_most() {
+    let stage = Stage::open().await;
+    let runs = |count: usize| {
+        let runs = vec![format!("run={}", RunId::new()); count].join("&");
+        format!("/api/v1/stream?{runs}")
+    };
+    let mut eight = Frames::open(&stage, &runs(8), None).await;
+    eight.until(": open").await;
+    let nine = stage.get(&runs(9)).await;
+    assert_eq!((nine.status, nine.code().as_str()), (400, "invalid_request"));
+    drop(eight);
     stage.stop().await;
 }
