@@ -47,11 +47,14 @@ impl Frames {
 
     /// Reads until a frame holds this.
     async fn until(&mut self, what: &str) -> String {
+        let begun = Instant::now();
         loop {
             let frame = self.next().await.expect("the stream ended");
             if frame.contains(what) {
                 return frame;
             }
+            // Frames of other things come all the time.
+            assert!(begun.elapsed() < SOON, "no frame holds {what:?}");
         }
     }
 }
