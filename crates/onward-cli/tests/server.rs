@@ -205,6 +205,8 @@ fn tokens_are_listed_by_name_and_revoked() {
     for (name, role) in [("ada", "admin"), ("bob", "read"), ("ada", "read")] {
         let made = place.onward(&["tokens", "create", name, "--role", role, "--file", file]);
         assert_eq!(made.code, 0, "{}", made.stderr);
+        let had = made.stderr.contains("ada had 1 token before (admin), and each of them goes on");
+        assert_eq!(had, role == "read" && name == "ada", "{}", made.stderr);
     }
     let listed = place.onward(&["tokens", "list", "--file", file]);
     assert_eq!(listed.stdout, "NAME  ROLE\nada   admin\nbob   read\nada   read\n");

@@ -103,10 +103,6 @@ pub use rusqlite;
 #[cfg(feature = "postgres")]
 pub use tokio_postgres;
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide.md")]
-mod guide {}
-
 #[cfg(all(doctest, feature = "schedules"))]
 #[doc = include_str!("../../../docs/schedules.md")]
 mod schedules {}

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::error::open_ended;
 use crate::model::step_id;
 use crate::store::{KeyHolder, WorkerInfo};
 use crate::{QueueUse, Run, RunId, RunState, Timestamp, Waits};
@@ -376,8 +377,8 @@ impl fmt::Display for Why {
             Why::Behind { run } => write!(f, "It waits until run {run} has ended."),
             Why::Stuck { code, detail } => write!(
                 f,
-                "It is stuck ({code}): {detail}. It waits for a retry, or a worker of another \
-                 build."
+                "It is stuck ({code}): {}. It waits for a retry, or a worker of another build.",
+                open_ended(detail)
             ),
             Why::Cancelling => {
                 f.write_str("It is asked to end, and is about to, or is undoing what it did.")

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::Global;
 use crate::output;
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, print_note};
 use crate::table::Table;
 use crate::text;
 
@@ -93,14 +93,22 @@ fn create(name: &str, role: TokenRole, file: &Path) -> Result<(), Problem> {
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '#') {
         return Err(Problem::Usage("a name has no spaces and no #".to_owned()));
     }
-    if file.exists() {
-        // A file that the server would refuse is not made longer.
-        read(file)?;
-    }
+    // A file that the server would refuse is not made longer.
+    let text = if file.exists() { read(file)? } else { String::new() };
+    let there: Vec<_> = text.lines().filter_map(listed).filter(|it| it.name == name).collect();
     let token = NewToken::make().map_err(Problem::io("cannot make a token"))?;
     append(file, &token.line(name, role.into()))?;
     writeln!(std::io::stdout(), "{}", token.secret())?;
     eprintln!("its hash is in {}; the token itself is shown only here", file.display());
+    if !there.is_empty() {
+        let roles: Vec<_> = there.iter().map(|it| it.role.as_str()).collect();
+        let had =
+            format!("{} before ({})", text::count(there.len() as u64, "token"), roles.join(", "));
+        print_note(&format!(
+            "{name} had {had}, and each of them goes on. 'onward tokens revoke {name}' takes all of \
+             them away, this one too"
+        ));
+    }
     Ok(())
 }
 

@@ -101,6 +101,7 @@ impl Error {
     pub(crate) fn detail(&self) -> String {
         let source = self.0.source.as_ref().map(ToString::to_string);
         let parts: Vec<String> = self.0.about.clone().into_iter().chain(source).collect();
+        let parts: Vec<&str> = parts.iter().map(|part| open_ended(part)).collect();
         parts.join(": ")
     }
 
@@ -133,10 +134,10 @@ impl fmt::Display for Error {
             write!(f, " (run {run})")?;
         }
         if let Some(about) = &self.0.about {
-            write!(f, ": {about}")?;
+            write!(f, ": {}", open_ended(about))?;
         }
         if let Some(source) = &self.0.source {
-            write!(f, ": {source}")?;
+            write!(f, ": {}", open_ended(&source.to_string()))?;
         }
         write!(f, ". {}", self.0.code.advice())
     }
@@ -214,6 +215,12 @@ fn outage_code(outage: Outage) -> Code {
     }
 }
 
+/// A text without the full stop at its end, for what goes on after it: causes of others' making are
+/// sentences, or are not.
+pub(crate) fn open_ended(text: &str) -> &str {
+    text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text)
+}
+
 /// Checks a name that goes into an index: a workflow, queue or tag.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     check_text(what, name, NAME_BYTES_MAX)
@@ -233,4 +240,27 @@ pub(crate) fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(),
         return Err(Error::new(Code::InvalidName).about(about));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_a_sentence_ends_in_one_full_stop() {
+        let said = |about: &str, source: &str| {
+            let error = Error::new(Code::StoreUnavailable).about(about).because(source);
+            let text = error.to_string();
+            let advice = format!(". {}", Code::StoreUnavailable.advice());
+            text.strip_suffix(&advice).unwrap_or_else(|| panic!("{text}")).to_owned()
+        };
+        assert_eq!(said("it went.", "so it is."), "store_unavailable: it went: so it is");
+        assert_eq!(said("it went", "so it is"), "store_unavailable: it went: so it is");
+        assert_eq!(said("it went", "and so on..."), "store_unavailable: it went: and so on...");
+        let failed = Failure::fatal("The bank said no.");
+        let failed = Error::run_failed(RunId::new(), failed).to_string();
+        assert!(!failed.contains(".."), "{failed}");
+        let error = Error::new(Code::StoreCorrupt).about("one.").because("two.");
+        assert_eq!(error.detail(), "one: two");
+    }
 }

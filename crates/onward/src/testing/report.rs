@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::effects::Place;
+use crate::error::open_ended;
 
 /// What [`check`](super::RetrySafe::check) found.
 ///
@@ -339,7 +340,7 @@ impl fmt::Display for Finding {
             Finding::Mismatch { code, detail } => {
                 let stopped =
                     "The function went another way when it was executed again, and the run";
-                write!(f, "{stopped} was stopped ({code}): {detail}.")
+                write!(f, "{stopped} was stopped ({code}): {}.", open_ended(detail))
             }
             Finding::StepsDiffer { missing, instead } => {
                 let (missing, instead) = (listed(missing), listed(instead));
@@ -356,7 +357,7 @@ impl fmt::Display for Finding {
             Finding::ResultDiffers { results: [one, other] } => {
                 write!(f, "The run ended otherwise: {one} without a crash, {other} with it.")
             }
-            Finding::NotEnded { why } => write!(f, "The run did not end: {why}."),
+            Finding::NotEnded { why } => write!(f, "The run did not end: {}.", open_ended(why)),
             Finding::Interrupted { step } => {
                 write!(f, "Step {step:?} is executed at most once, and was interrupted.")
             }
