@@ -99,7 +99,7 @@ fn every_example_of_the_page_is_taken_and_every_command_has_one() {
 
 /// What each endpoint of the API is called here.
 #[cfg(feature = "server")]
-const CALLED: [(&str, &str); 49] = [
+const CALLED: [(&str, &str); 51] = [
     ("meta", "onward doctor"),
     ("stats", "onward stats"),
     ("list_workers", "onward workers list"),
@@ -121,12 +121,14 @@ const CALLED: [(&str, &str); 49] = [
     ("resume_run", "onward runs resume"),
     ("retry_run", "onward runs retry"),
     ("fork_run", "onward runs fork"),
+    ("list_signals", "onward runs show"),
     ("send_signal", "onward signals send"),
     ("answer_callback", "onward signals resolve"),
     ("list_operations", "onward ops list"),
     ("begin_operation", "onward ops start"),
     ("show_operation", "onward ops show"),
     ("abort_operation", "onward ops abort"),
+    ("prune_runs", "onward prune"),
     ("list_keys", "onward keys list"),
     ("top_keys", "onward keys top"),
     ("key_conflicts", "onward keys conflicts"),

@@ -86,6 +86,15 @@ impl Problem {
         |error| Problem::Io(what, error)
     }
 
+    /// The library's code, where it is about one.
+    pub(crate) fn code(&self) -> Option<Code> {
+        match self {
+            Problem::Library(error) => Some(error.code()),
+            Problem::Refused { code, .. } => *code,
+            _ => None,
+        }
+    }
+
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {

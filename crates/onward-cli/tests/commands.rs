@@ -390,6 +390,14 @@ fn a_signal_with_a_key_is_kept_once() {
     let shown = place.onward(&["-o", "json", "runs", "list"]).stdout;
     let shown: Value = serde_json::from_str(shown.trim()).unwrap();
     assert_eq!(shown["signals"], 1);
+    let table = place.onward(&["runs", "show", &run]).stdout;
+    let row = table.lines().find(|line| line.starts_with("paid ")).unwrap_or_default();
+    assert!(row.contains("ago") && row.ends_with("{\"n\": 1}"), "{table}");
+    let shown = place.onward(&["-o", "json", "runs", "show", &run]).stdout;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["signals_untaken"].as_array().unwrap().len(), 1);
+    assert_eq!(shown["signals_untaken"][0]["name"], "paid");
+    assert_eq!(shown["signals_untaken"][0]["value"], serde_json::json!({ "n": 1 }));
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn a_server_says_what_its_store_says() {
     place.onward(&["queues", "set", "ocr", "--concurrency", "8", "--rate", "10/1s"]);
     place.onward(&["schedules", "put", "nightly", "double", "--cron", "0 3 * * *"]);
     place.onward(&["start", "double", "--input", "2", "--key", "first"]);
+    place.onward(&["signals", "send", &id, "go", "{\"n\": 9007199254740993}"]);
     for args in [
         &["runs", "list", "-o", "ids"][..],
         &["runs", "list", "-o", "ids", "--tag", "tenant=acme", "--state", "queued"],
@@ -94,6 +95,7 @@ fn a_server_says_what_its_store_says() {
     let shown = both.said(&["runs", "show", &id]);
     assert!(shown.contains("9007199254740993"), "no digit is lost on the way: {shown}");
     assert!(shown.contains("No live worker"), "{shown}");
+    assert!(shown.contains("SIGNAL, NOT TAKEN"), "{shown}");
     let (here, there) = (place.onward(&["runs", "show", &id, "-o", "json"]).stdout, {
         both.said(&["runs", "show", &id, "-o", "json"])
     });

@@ -197,6 +197,13 @@ pub(crate) static ENDPOINTS: &[Endpoint] = &[
     get("/api/v1/runs/{id}/log", "run_log", "What a run wrote into its log")
         .params(PAGE)
         .gives(&[(200, "Lines")]),
+    get(
+        "/api/v1/runs/{id}/signals",
+        "list_signals",
+        "The signals of a run that nothing in it has taken yet, in order",
+    )
+    .params(PAGE)
+    .gives(&[(200, "Signals")]),
     post("/api/v1/runs/{id}/signals", "send_signal", "Sends a run a signal; with a key, once")
         .takes("NewSignal")
         .gives(&[(202, "Signalled")]),

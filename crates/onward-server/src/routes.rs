@@ -150,6 +150,7 @@ fn looks(routes: &mut Routes) {
     routes.get("/api/v1/runs/{id}/timeline", history::timeline);
     routes.get("/api/v1/runs/{id}/records/{seq}", history::record);
     routes.get("/api/v1/runs/{id}/log", log::list);
+    routes.get("/api/v1/runs/{id}/signals", signals::list);
     routes.get("/api/v1/operations", operations::list);
     routes.get("/api/v1/operations/{id}", operations::show);
     routes.get("/api/v1/keys", keys::list);

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::call::{Call, segment};
 use self::link::Link;
-pub(crate) use self::run::{Fork, Reason, Seen, Verb};
+pub(crate) use self::run::{Fork, Reason, Seen, Untaken, Verb};
 pub(crate) use self::schedule::{Filled, NewSchedule};
 pub(crate) use self::start::NewStart;
 use crate::args::Global;

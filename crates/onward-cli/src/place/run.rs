@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use onward::limits::PAGE_ROWS_MAX;
-use onward::store::Topic;
+use onward::limits::{PAGE_ROWS_MAX, SIGNALS_MAX};
+use onward::store::{Signal, Topic};
 use onward::{
-    Duplicates, Filter, Json, LogLine, Onward, Query, Record, Run, RunHandle, RunId, RunPage,
+    Code, Duplicates, Filter, Json, LogLine, Onward, Query, Record, Run, RunHandle, RunId, RunPage,
     Timestamp, Why,
 };
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,22 @@ pub(crate) struct Reason {
     pub(crate) unserved: bool,
     /// As it is printed with `-o json`.
     pub(crate) json: Box<RawValue>,
+}
+
+/// A signal that nothing in its run has taken yet.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Untaken {
+    /// Its number among the run's signals.
+    pub(crate) no: u64,
+    pub(crate) name: String,
+    pub(crate) at: Timestamp,
+    pub(crate) value: Json,
+}
+
+impl From<Signal> for Untaken {
+    fn from(signal: Signal) -> Self {
+        Self { no: signal.no, name: signal.name, at: signal.at, value: signal.body }
+    }
 }
 
 /// A fork, as it is asked for.
@@ -177,6 +193,31 @@ impl Place {
                 let page: Page<Record> = self.page(call, after.as_deref(), PAGE_ROWS).await?;
                 Ok((page.items, page.next.is_some()))
             }
+        }
+    }
+
+    /// The signals of a run that nothing in it has taken yet; none where their values cannot be read here,
+    /// and why.
+    pub(crate) async fn untaken(
+        &self,
+        id: RunId,
+    ) -> Result<(Vec<Untaken>, Option<Problem>), Problem> {
+        let found = match self {
+            Place::Store(onward) => match onward.run(id).signals_untaken().await {
+                Ok(signals) => Ok(signals.into_iter().map(Untaken::from).collect()),
+                Err(error) => Err(Problem::from(error)),
+            },
+            Place::Server(_) => {
+                let call = Call::get(format!("/runs/{id}/signals"));
+                self.rows(call, None, SIGNALS_MAX as usize).await.map(|(signals, _)| signals)
+            }
+        };
+        match found {
+            Ok(signals) => Ok((signals, None)),
+            Err(problem) if problem.code() == Some(Code::PayloadUnreadable) => {
+                Ok((Vec::new(), Some(problem)))
+            }
+            Err(problem) => Err(problem),
         }
     }
 

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 
 use crate::args::Global;
 use crate::output::{self, Format};
-use crate::place::{Place, Seen};
-use crate::problem::{Exit, Problem};
+use crate::place::{Place, Seen, Untaken};
+use crate::problem::{Exit, Problem, print_note};
 use crate::table::{BOLD, Cell, DIM, Table, style_of};
 use crate::{keys, text};
 
@@ -38,6 +38,8 @@ struct Shown {
     /// How far it has come with its undos, if it turned back.
     undoing: Option<Undoing>,
     history: Vec<Record>,
+    /// What was sent and nothing has taken.
+    signals_untaken: Vec<Untaken>,
     duplicates_latest: Duplicates,
 }
 
@@ -51,9 +53,14 @@ impl ShowArgs {
         }
         let Seen { run, why, duplicates } = place.see(self.id).await?;
         let history = place.whole_history(self.id).await?;
+        let (signals_untaken, unread) = place.untaken(self.id).await?;
+        if let Some(problem) = unread {
+            print_note(&format!("signals that nothing has taken are not shown: {problem}"));
+        }
         let (sentence, undoing) = (why.sentence, Undoing::of(&history));
         let (why, duplicates_latest) = (why.json, duplicates);
-        let shown = Shown { run, why, sentence, undoing, history, duplicates_latest };
+        let shown =
+            Shown { run, why, sentence, undoing, history, signals_untaken, duplicates_latest };
         match global.output {
             Format::Json => output::print_json(&shown)?,
             _ => shown.write(&mut output::stdout(), now)?,
@@ -68,6 +75,10 @@ impl Shown {
         if !self.history.is_empty() {
             writeln!(out)?;
             records_table(&self.history).write(out)?;
+        }
+        if !self.signals_untaken.is_empty() {
+            writeln!(out)?;
+            signals_table(&self.signals_untaken, now).write(out)?;
         }
         if self.run.key.is_some() && self.duplicates_latest.count > 0 {
             keys::write_duplicates(out, "start", &self.duplicates_latest, now)?;
@@ -188,6 +199,19 @@ fn records_table(history: &[Record]) -> Table<5> {
     let mut table = Table::new(["STEP", "TRY", "ATTEMPT", "TOOK", "RESULT"]);
     for record in history {
         table.row(record_row(record));
+    }
+    table
+}
+
+/// The signals that nothing has taken.
+fn signals_table(signals: &[Untaken], now: Timestamp) -> Table<3> {
+    let mut table = Table::new(["SIGNAL, NOT TAKEN", "CAME", "VALUE"]);
+    for signal in signals {
+        table.row([
+            text::line(&signal.name).into(),
+            text::moment(signal.at, now).into(),
+            text::payload(&signal.value).into(),
+        ]);
     }
     table
 }

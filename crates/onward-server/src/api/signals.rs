@@ -1,19 +1,21 @@
 //! `/runs/{id}/signals` and `/callbacks`: messages to runs.
 //!
-//! Owns: how a message is asked for. Never puts a callback's token into a path or a log.
+//! Owns: how a message is asked for, and which have not been taken yet. Never puts a callback's token into a path or a log.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use onward::{Code, Json, RunId};
+use onward::{Code, Json, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::start::REPLAYED;
 use super::steer::as_it_stands;
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Page};
 use crate::app::App;
 use crate::guard::Detail;
+use crate::limits::HISTORY_PAGE_BYTES;
+use crate::options::PayloadPlace;
 use crate::problem::Problem;
-use crate::request::{At, Body, idempotency_key, null, run_id};
+use crate::request::{At, Body, Params, idempotency_key, null, run_id};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +24,36 @@ pub(crate) struct NewSignal {
     #[serde(default = "null")]
     value: Json,
     key: Option<String>,
+}
+
+/// A signal that nothing has taken yet. Not its key: that of a callback's answer is a secret.
+#[derive(Serialize)]
+struct Untaken {
+    no: u64,
+    name: String,
+    at: Timestamp,
+    value: Json,
+}
+
+pub(crate) async fn list(State(app): State<App>, At(id): At<String>, params: Params) -> Answer {
+    let handle = app.onward.run(run_id(&id)?);
+    let (after, limit) = (params.cursor_of()?.unwrap_or(0), params.limit()?);
+    let run = handle.status().await?;
+    let mut untaken = handle.signals_untaken().await?;
+    untaken.retain(|signal| signal.no > after);
+    let (all, mut bytes) = (untaken.len(), 0);
+    let mut items = Vec::new();
+    for signal in untaken.into_iter().take(limit) {
+        if bytes > HISTORY_PAGE_BYTES {
+            break;
+        }
+        bytes += signal.bytes();
+        let value = app.options.shown_of(&run, PayloadPlace::Record, &signal.body);
+        items.push(Untaken { no: signal.no, name: signal.name, at: signal.at, value });
+    }
+    let last = items.last().map(|signal| signal.no.to_string());
+    let next = last.filter(|_| items.len() < all);
+    answer::ok(&Page { items, next })
 }
 
 #[derive(Serialize)]

@@ -14,6 +14,7 @@ mod runs;
 mod schedules;
 mod schema;
 mod security;
+mod signals;
 mod stage;
 mod start;
 mod steps;

@@ -3,6 +3,7 @@
 //! Owns: [`RunHandle`]: waiting for a run's end, looking at it, and the operators' verbs. Never
 //! keeps what it saw.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +15,9 @@ use super::Inner;
 use super::signal::SendSignal;
 use crate::ending::{Ending, EndingWaiter};
 use crate::limits::PAGE_ROWS_MAX;
-use crate::store::{Duplicates, Topic, Which};
+use crate::store::{Duplicates, Signal, Topic, Which};
 use crate::why::{Around, Why, why};
-use crate::{Code, Error, Json, Record, Run, RunId, RunState};
+use crate::{Code, Error, Json, Record, RecordKind, Run, RunId, RunState};
 
 /// A run, to wait for, look at and steer.
 ///
@@ -208,6 +209,41 @@ impl<O> RunHandle<O> {
         SendSignal::new(Arc::clone(&self.client), self.id, name, value)
     }
 
+    /// The signals that came for the run and that nothing in it has taken yet, in the order in which they
+    /// came: as many as [`SIGNALS_MAX`](crate::limits::SIGNALS_MAX). How its children ended is not among
+    /// them.
+    ///
+    /// ```
+    /// # use onward::{Onward, Workflow};
+    /// # const EXPENSE: Workflow<u64, String> = Workflow::named("expense");
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// let run = onward.start(EXPENSE, &4200).await?;
+    /// run.signal("aproved", &true).await?;
+    /// assert_eq!(run.signals_untaken().await?[0].name, "aproved");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `run_not_found`, `payload_unreadable`, or that the store does not answer.
+    pub async fn signals_untaken(&self) -> Result<Vec<Signal>, Error> {
+        let inbox = self.client.store.inbox(self.id, 0).await?;
+        let mut untaken = inbox.signals;
+        untaken.retain(Signal::is_for_function);
+        let mut after = None;
+        while !untaken.is_empty() {
+            let page = self.client.store.history(self.id, after, PAGE_ROWS_MAX).await?;
+            let arrivals = page.records.iter().filter(|it| it.entry.kind() == RecordKind::Arrived);
+            let taken: HashSet<_> = arrivals.map(|record| record.step.as_str()).collect();
+            untaken.retain(|signal| !taken.contains(signal.recorded_as().as_str()));
+            after = page.records.last().map(|record| record.seq);
+            if !page.more {
+                break;
+            }
+        }
+        Ok(untaken)
+    }
+
     /// Why the run is not running, or that it is.
     ///
     /// # Errors
@@ -291,7 +327,8 @@ impl<O> RunHandle<O> {
 }
 
 impl<O: DeserializeOwned> RunHandle<O> {
-    /// Waits for the run's output.
+    /// Waits for the run's output: for ever, where no worker is up that serves it. What it waits for
+    /// meanwhile is said by [`why`](RunHandle::why).
     ///
     /// # Errors
     /// `run_failed` with the failure, `run_cancelled`, `type_mismatch`, `run_not_found`, or that

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Conflict, Error};
 use crate::json::Fingerprint;
 use crate::limits::SIGNALS_MAX;
+use crate::model::step_id;
 use crate::{Failure, Json, Run, RunId, RunState, Timestamp, Waits};
 
 /// A signal to send.
@@ -63,6 +64,11 @@ impl Signal {
     /// Whether it was taken by a run that this one goes on for.
     pub(crate) fn is_carried(&self) -> bool {
         self.step.is_empty()
+    }
+
+    /// Whether the run's function may still take it by its name, unlike the end of a child.
+    pub(crate) fn is_for_function(&self) -> bool {
+        !self.is_carried() && self.step == step_id::signal(&self.name)
     }
 
     /// Whether its key is the sender's, and not made up for a signal without one.

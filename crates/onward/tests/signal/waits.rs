@@ -66,6 +66,57 @@ async fn a_signal_sent_before_anybody_waits_is_kept() {
 }
 
 #[tokio::test]
+async fn signals_that_nothing_takes_are_told_and_the_one_that_was_taken_is_not() {
+    on_each_store(async |onward| {
+        let run = onward.start(ASK, &()).await.unwrap();
+        let untaken = async || {
+            let signals = run.signals_untaken().await.unwrap();
+            let told = signals.iter().map(|it| format!("{} {}", it.name, it.body.as_str()));
+            told.collect::<Vec<_>>()
+        };
+        assert!(untaken().await.is_empty());
+        for (name, value) in [("anser", "typo"), ("answer", "first"), ("answer", "second")] {
+            run.signal(name, value).await.unwrap();
+        }
+        assert_eq!(untaken().await.len(), 3);
+        let worker = serve(&onward, NO_LINGER).await;
+        assert_eq!(run.result().await.unwrap(), "first");
+        assert_eq!(untaken().await, [r#"anser "typo""#, r#"answer "second""#]);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+/// Its end came, and nobody waits for it yet.
+#[tokio::test]
+async fn the_end_of_a_child_is_no_signal_that_somebody_sent() {
+    const CHILD: Workflow<(), ()> = Workflow::named("child");
+    const PARENT: Workflow<(), ()> = Workflow::named("parent");
+    on_each_store(async |onward| {
+        let parent = async |ctx: Ctx, ()| {
+            let child = ctx.start(CHILD, &()).await?;
+            ctx.signal::<()>("go").await?;
+            child.result().await
+        };
+        let child = async |_: Ctx, ()| Ok::<_, Failure>(());
+        let worker = onward.worker().serve(CHILD, child).serve(PARENT, parent).linger(NO_LINGER);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(PARENT, &()).await.unwrap();
+        let told = async {
+            while run.status().await.unwrap().signals == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
+        assert_eq!(run.signals_untaken().await.unwrap(), []);
+        run.signal("go", &()).await.unwrap();
+        run.result().await.unwrap();
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_signal_that_comes_after_the_limit_is_for_the_next_wait() {
     const TWICE: Workflow<(), (Option<u32>, u32)> = Workflow::named("twice");
     async fn twice(ctx: Ctx, (): ()) -> Result<(Option<u32>, u32), Failure> {
