@@ -99,7 +99,7 @@ fn every_example_of_the_page_is_taken_and_every_command_has_one() {
 
 /// What each endpoint of the API is called here.
 #[cfg(feature = "server")]
-const CALLED: [(&str, &str); 50] = [
+const CALLED: [(&str, &str); 52] = [
     ("meta", "onward doctor"),
     ("stats", "onward stats"),
     ("list_workers", "onward workers list"),
