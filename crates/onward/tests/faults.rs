@@ -272,3 +272,20 @@ async fn a_start_of_unknown_outcome_is_given_back_after_a_long_outage() {
     in_time("nobody executes it", run.result()).await.unwrap();
     worker.shutdown().await.unwrap();
 }
+
+/// Fails where the start of unknown outcome keeps the worker's place while it is given back: a worker
+/// whose places are all kept so would execute nothing.
+#[tokio::test]
+async fn a_start_of_unknown_outcome_takes_no_place_of_its_worker() {
+    let store = Arc::new(LossyStore::around(Arc::new(MemoryStore::new())));
+    let onward = Onward::with_store(Arc::clone(&store) as Arc<dyn Store>);
+    let worker = onward.worker().serve(UNIT, async |_: Ctx, ()| Ok(())).lease(LONG).concurrency(1);
+    let worker = worker.start().await.unwrap();
+    store.go_away_after(0);
+    let error = onward.start(UNIT, &()).key("lost").await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreUnavailable);
+    store.come_back();
+    let run = onward.start(UNIT, &()).await.unwrap();
+    in_time("it has no place", run.result()).await.unwrap();
+    in_time("the place is not given back", worker.shutdown()).await.unwrap();
+}

@@ -23,6 +23,7 @@ use crate::store::{
     self, Claimed, End, Gather, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
 };
 use crate::trace;
+use crate::worker::tenure::Tenure;
 use crate::worker::{Reserved, Shared};
 use crate::{Code, Error, Fingerprint, Json, Key, OnConflict, Run, RunId, RunState, Timestamp};
 
@@ -343,7 +344,7 @@ async fn start_claimed(
         Ok(started) => started,
         Err(error) => {
             if error.code() == Code::StoreUnavailable {
-                release_unknown(&client, reserved, lease);
+                release_unknown(&client, reserved.into_tenure(), lease);
             }
             return Err(error);
         }
@@ -372,12 +373,12 @@ async fn start_claimed(
 /// since the caller does not wait; more than once, since the lost write may still be under way.
 /// A store that does not answer says nothing about the run, however long that lasts: its worker
 /// lives on after the outage, and would hold it for ever.
-fn release_unknown(client: &Arc<Inner>, reserved: Reserved, lease: Lease) {
+fn release_unknown(client: &Arc<Inner>, tenure: Arc<Tenure>, lease: Lease) {
     let client = Arc::clone(client);
     tokio::spawn(async move {
         let mut answers = 0;
         // At the end of a tenure the store takes back all of its runs.
-        while answers < RELEASE_ANSWERS && !reserved.is_over() {
+        while answers < RELEASE_ANSWERS && !tenure.is_over() {
             let settle = Settle::new(Vec::new(), End::Released);
             match client.store.settle(lease, settle).await {
                 Ok(_) => return,

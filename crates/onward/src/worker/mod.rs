@@ -449,9 +449,9 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Whether the tenure is over in which it was kept.
-    pub(crate) fn is_over(&self) -> bool {
-        self.tenure.is_over()
+    /// Gives the place up, for others, and says in which tenure it was kept.
+    pub(crate) fn into_tenure(self) -> Arc<Tenure> {
+        self.tenure
     }
 
     pub(crate) fn claimant(&self) -> crate::store::Claimant {
