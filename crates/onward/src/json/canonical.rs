@@ -130,8 +130,8 @@ fn write_number(number: &Number, out: &mut String) {
     }
 }
 
-/// Every digit of a number that neither 64 bits nor a float hold. One with a point or an exponent that has
-/// no more digits than floats are written with is taken for the float.
+/// Every digit of a number that neither 64 bits nor a float hold. One that has no more digits than floats
+/// are written with is taken for the float, as it always was.
 fn beyond_float(text: &str) -> Option<String> {
     if text.len() <= PLAIN_BYTES_MAX {
         return None;
@@ -142,8 +142,7 @@ fn beyond_float(text: &str) -> Option<String> {
         return None;
     }
     let (own, float) = (Decimal::of(text), Decimal::of(&number.to_string()));
-    let is_float = text.contains(['.', 'e', 'E']) && own.digits.len() <= FLOAT_DIGITS_MAX;
-    (own != float && !is_float).then(|| own.to_string())
+    (own != float && own.digits.len() > FLOAT_DIGITS_MAX).then(|| own.to_string())
 }
 
 /// A number other than 0, digit by digit.

@@ -2,8 +2,7 @@
 
 -- A whole or broken number as the library writes it into a fingerprint: whole ones that a float
 -- holds exactly without a fraction, others as short as a float can be read back. What a float does not
--- hold has all of its digits: a whole number other than the one that its float is written as, and a
--- fraction with more digits than floats are written with.
+-- hold has all of its digits, if these are more than floats are written with.
 create or replace function onward.canonical_number(n numeric) returns text
 language plpgsql immutable as $$
 declare
@@ -20,10 +19,10 @@ begin
     end if;
     v_text := n::float8::text;
     v_digits := trim(both '0' from replace(abs(n)::text, '.', ''));
-    if v_text::numeric <> n and n = trunc(n) then
-        return trunc(n)::text;
-    end if;
     if v_text::numeric <> n and length(v_digits) > 17 then
+        if n = trunc(n) then
+            return trunc(n)::text;
+        end if;
         return case when n < 0 then '-' else '' end || v_digits || 'e-'
             || length(rtrim(split_part(n::text, '.', 2), '0'));
     end if;
