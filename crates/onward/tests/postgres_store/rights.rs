@@ -30,6 +30,25 @@ async fn the_queries_to_watch_are_taken() {
     }
 }
 
+/// Fails where one payload that `jsonb` cannot hold makes the views an error for all runs.
+#[tokio::test]
+async fn the_views_show_the_others_where_one_payload_cannot_be_shown() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let plain = started(&store).await;
+    let odd = start(&store, NewRun { input: json("\"a\\u0000b\""), ..new_run() }).await;
+    let raw = stage.raw().await;
+    let sql = "select id, input::text from runs_json";
+    let rows = raw.query(sql, &[]).await.unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let id: uuid::Uuid = row.get(0);
+        let input: Option<String> = row.get(1);
+        assert!(id.as_u128() == plain.as_u128() || id.as_u128() == odd.as_u128());
+        assert_eq!(input.is_some(), id.as_u128() == plain.as_u128());
+    }
+}
+
 /// The rights of one line of the table, as grants to a role.
 fn grants(who: &str, schema: &str, role: &str) -> String {
     let line = PAPER.lines().find(|line| line.starts_with(&format!("| {who} |"))).unwrap();

@@ -30,6 +30,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0011_schedule_lanes.sql"),
     include_str!("migrations/0012_places.sql"),
     include_str!("migrations/0013_start_times.sql"),
+    include_str!("migrations/0014_views.sql"),
 ];
 
 /// The store's functions, written anew with every migration.

@@ -360,6 +360,8 @@ function record(p_fence bigint, p_worker uuid, p_run uuid, p_attempt integer, p_
 
 function settle(p_now bigint, p_workers uuid[], w_run uuid[], w_worker uuid[], w_attempt integer[], w_end text[], w_output text[], w_failure text[], w_step text[], w_wake_at bigint[], w_waits_for text[], w_wakes_seen bigint[], r_run uuid[], r_attempt integer[], r_seq bigint[], r_step text[], r_slot bigint[], r_kind text[], r_body text[], r_try integer[], r_began_at bigint[], r_at bigint[], r_next_at bigint[], r_foreign boolean[]) returns TABLE(run uuid, answer text);
 
+function shown(payload text) returns jsonb;
+
 function signal(run uuid, name text, value jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text) returns bigint;
 
 function signal_alone(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
