@@ -31,6 +31,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the workers are worth another look: their leases move all the time.
 const WORKERS_EVERY: Duration = Duration::from_secs(5);
 
+/// How often all is worth another look though no hint came, as over a store that gives none.
+const ANY_EVERY: Duration = Duration::from_secs(60);
+
 /// When a change is told once more: counts are kept for a second, and whoever looked at once may have
 /// seen the old ones.
 const TRAIL_AFTER: Duration = Duration::from_millis(1_100);
@@ -87,6 +90,19 @@ impl Changes {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Whether nobody watches the store yet. What happened until now was not seen by anybody, so whoever
+    /// comes again is told that everything may have changed.
+    fn begin_watching(&self) -> bool {
+        if self.watching.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        self.seen.send_modify(|seen| {
+            seen.any += 1;
+            seen.schedules += 1;
+        });
+        true
+    }
+
     fn id(&self, seen: Seen) -> String {
         format!("{}-{}", self.epoch, seen.any)
     }
@@ -140,14 +156,16 @@ pub(crate) async fn open(
 
 /// Watches the store while any stream is open; one watcher, however many there are.
 fn watch_store(app: &App) {
-    if app.changes.watching.swap(true, Ordering::AcqRel) {
+    let app = app.clone();
+    // Entered before a stream begins, so that it misses nothing.
+    let (mut any, mut schedules) =
+        (app.store().wait(Topic::Any), app.store().wait(Topic::Schedules));
+    if !app.changes.begin_watching() {
         return;
     }
-    let app = app.clone();
     tokio::spawn(async move {
         let wait = |topic| app.store().wait(topic);
-        let (mut any, mut schedules) = (wait(Topic::Any), wait(Topic::Schedules));
-        let (mut workers_at, mut trails) = (Instant::now(), false);
+        let (mut workers_at, mut any_at, mut trails) = (Instant::now(), Instant::now(), false);
         while app.changes.open() > 0 {
             let pause = if trails { TRAIL_AFTER } else { WORKERS_EVERY };
             let (planned, told) = tokio::select! {
@@ -158,9 +176,12 @@ fn watch_store(app: &App) {
             };
             // Entered before anybody is told, so that what changes meanwhile is told next.
             (any, schedules) = (wait(Topic::Any), wait(Topic::Schedules));
+            let is_any = told || trails || any_at.elapsed() >= ANY_EVERY;
             trails = told;
             app.changes.seen.send_modify(|seen| {
-                seen.any += 1;
+                if is_any {
+                    (seen.any, any_at) = (seen.any + 1, Instant::now());
+                }
                 seen.schedules += u64::from(planned);
                 if workers_at.elapsed() >= WORKERS_EVERY {
                     (seen.workers, workers_at) = (seen.workers + 1, Instant::now());
@@ -190,7 +211,7 @@ struct Stream {
 
 /// The session that a stream is part of.
 struct Session {
-    session: Fingerprint,
+    cookie: Fingerprint,
     ended: broadcast::Receiver<Fingerprint>,
 }
 
@@ -198,14 +219,14 @@ impl Session {
     fn of(app: &App, head: &Parts) -> Option<Self> {
         // Entered before it is asked who it is, so that no end is missed in between.
         let ended = app.changes.sessions.subscribe();
-        guard::session(app, head).map(|session| Self { session, ended })
+        guard::session(app, head).map(|cookie| Self { cookie, ended })
     }
 
     /// Resolves when it ends, or may have.
     async fn over(session: &mut Option<Self>) {
-        let Some(Self { session, ended }) = session else { return std::future::pending().await };
+        let Some(Self { cookie, ended }) = session else { return std::future::pending().await };
         while let Ok(other) = ended.recv().await {
-            if other == *session {
+            if other == *cookie {
                 return;
             }
         }
@@ -340,4 +361,21 @@ const ALL: [&str; 4] = ["runs", "queues", "workers", "schedules"];
 fn frame(event: &str, id: &str, topics: &[String]) -> String {
     let data = serde_json::json!({ "topics": topics });
     format!("event: {event}\nid: {id}\ndata: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_watched_may_have_changed() {
+        let changes = Changes::new();
+        let id = || changes.id(*changes.seen.borrow());
+        let before = id();
+        assert!(changes.begin_watching());
+        let since = id();
+        assert_ne!(since, before, "whoever comes again with the old one is told");
+        assert!(!changes.begin_watching());
+        assert_eq!(id(), since, "a second stream changes nothing");
+    }
 }
