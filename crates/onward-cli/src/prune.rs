@@ -76,13 +76,15 @@ impl PruneArgs {
             return Err(Problem::Usage("prune counts runs; it does not list their ids".to_owned()));
         }
         let place = Place::open(global).await?;
-        let would = prune(&place, self.prune().dry_run()).await?;
-        if self.dry_run || would == 0 {
-            return self.print(global, would);
-        }
-        let sentence = format!("would delete {}", text::count(would, "run"));
-        if !self.yes && !many::asked(Verb::Delete, would, &sentence)? {
-            return Ok(Exit::No);
+        if self.dry_run || !self.yes {
+            let would = prune(&place, self.prune().dry_run()).await?;
+            if self.dry_run || would == 0 {
+                return self.print(global, would);
+            }
+            let sentence = format!("would delete {}", text::count(would, "run"));
+            if !many::asked(Verb::Delete, would, &sentence)? {
+                return Ok(Exit::No);
+            }
         }
         let runs = prune(&place, self.prune()).await?;
         self.print(global, runs)

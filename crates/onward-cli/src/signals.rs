@@ -27,7 +27,7 @@ With a key, a signal that is sent again is delivered once.")]
         /// The signal's name
         name: String,
         /// What it carries, as JSON
-        #[arg(default_value = "null", value_parser = json)]
+        #[arg(default_value = "null", value_parser = json, allow_negative_numbers = true)]
         value: Json,
         /// Names this signal, so that it can be sent again safely
         #[arg(long)]
@@ -43,7 +43,7 @@ A token is a secret: given as an argument, other users of this machine may see i
         /// The token, or - to read it from stdin
         token: String,
         /// The answer, as JSON
-        #[arg(default_value = "null", value_parser = json)]
+        #[arg(default_value = "null", value_parser = json, allow_negative_numbers = true)]
         value: Json,
     },
 }

@@ -225,6 +225,18 @@ fn tokens_are_listed_by_name_and_revoked() {
     assert!(missing.stderr.contains("no-such-file"), "{}", missing.stderr);
 }
 
+/// A token that comes from a file of secrets often has the end of its line.
+#[test]
+fn a_token_from_the_environment_is_taken_without_its_line_end() {
+    let place = Place::new();
+    let mut command = serve(&place, &[]);
+    command.env("ONWARD_TOKEN", "a-token-that-nobody-guesses\n");
+    let server = Server::start(command);
+    let head = "GET /api/v1/meta HTTP/1.1\r\nAuthorization: Bearer a-token-that-nobody-guesses";
+    assert_eq!(server.ask(head).0, 200);
+    assert_eq!(server.get("/api/v1/meta").0, 401);
+}
+
 /// What the server says of itself.
 fn meta(server: &Server) -> serde_json::Value {
     serde_json::from_str(&server.get("/api/v1/meta").1).unwrap()

@@ -99,3 +99,28 @@ fn the_commands_that_the_dashboard_prints_are_taken() {
     assert_eq!((deleted.code, deleted.stdout), (0, format!("deleted {id}\n")));
     assert_eq!(place.runs(), 0);
 }
+
+#[test]
+fn a_number_below_zero_is_an_input_and_not_a_flag() {
+    let place = Place::new();
+    let id = place.start(&["work", "--input", "-5"]);
+    let shown = place.onward(&["runs", "show", &id, "-o", "json"]).stdout;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["input"], -5, "{shown}");
+    let sent = place.onward(&["signals", "send", &id, "go", "-1.5"]);
+    assert_eq!(sent.code, 0, "{}", sent.stderr);
+    let put = ["schedules", "put", "s", "work", "--every", "1h", "--input", "-5"];
+    assert_eq!(place.onward(&put).code, 0);
+}
+
+/// A list that happens to be empty is no mistake of the script that pipes it.
+#[test]
+fn no_id_from_stdin_is_nothing_to_do() {
+    let place = Place::new();
+    place.start(&["work"]);
+    for args in [&["ops", "start", "retry", "-", "--yes"][..], &["ops", "abort", "-"]] {
+        let ended = place.onward_with_stdin(args, "");
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, ""), "{args:?}: {}", ended.stderr);
+    }
+    assert_eq!(place.onward(&["ops", "start", "retry", "--yes"]).code, 2);
+}

@@ -1,6 +1,6 @@
 //! Step keys: work that is done once over all runs; and releasing keys, those of runs too.
 //!
-//! Owns: how step keys are listed, shown and released. Never takes one.
+//! Owns: how step keys are listed and shown, and how a key of either kind is released. Never takes one.
 
 use std::io::Write;
 

@@ -94,6 +94,8 @@ struct Chosen {
     key: Option<String>,
     tags: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     created_from: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     created_before: Option<Timestamp>,
@@ -140,10 +142,14 @@ pub(crate) struct Operation {
 impl StartArgs {
     pub(super) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         let verb = self.action;
-        let ids = self.ids.read()?;
-        if ids.is_empty() == self.filter.is_empty() {
+        if self.ids.are_left_out() == self.filter.is_empty() {
             let why = "say which runs: by flags as --state failed, or by their ids; not by both";
             return Err(Problem::Usage(why.to_owned()));
+        }
+        let ids = self.ids.read()?;
+        if ids.is_empty() && self.filter.is_empty() {
+            print_note(&"no id came from stdin: there is nothing to do");
+            return Ok(Exit::Ok);
         }
         let place = Place::open(global).await?;
         let (filter, wanted) = self.filter.read(place.now());
@@ -177,6 +183,7 @@ impl NewOperation {
             queue: filter.queue,
             key: filter.key,
             tags: filter.tags,
+            parent: filter.parent,
             created_from: filter.created_from,
             created_before: filter.created_before,
         };
@@ -277,7 +284,13 @@ impl Operation {
             progress.set(self.matched, self.share());
         }
         progress.end();
-        let good = self.failed == 0 && self.state == "done";
+        let good = self.failed == 0 && self.state == "done" && !self.cut;
+        if self.cut {
+            let done = text::count(self.matched, "run");
+            print_note(&format!(
+                "it was cut after {done}, as many as one may change: begin it again"
+            ));
+        }
         super::print(format, &[self], place.now())?;
         Ok(if good { Exit::Ok } else { Exit::No })
     }

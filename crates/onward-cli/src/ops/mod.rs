@@ -80,11 +80,11 @@ impl ListArgs {
 }
 
 async fn abort(ids: Ids, global: &Global) -> Result<Exit, Problem> {
-    let ids = ids.read()?;
-    if ids.is_empty() {
+    if ids.are_left_out() {
         let why = "name the operations by their ids, or - for ids from stdin";
         return Err(Problem::Usage(why.to_owned()));
     }
+    let ids = ids.read()?;
     let place = Place::open(global).await?;
     let (mut worst, mut aborted) = (Exit::Ok, Vec::new());
     for id in ids {

@@ -330,6 +330,7 @@ pub(super) fn filtered(mut call: Call, filter: &Filter) -> Call {
     call.query_if("workflow", filter.workflow.as_deref())
         .query_if("queue", filter.queue.as_deref())
         .query_if("key", filter.key.as_deref())
+        .query_if("parent", filter.parent)
         .query_if("created_from", filter.created_from.map(Timestamp::as_millis))
         .query_if("created_before", filter.created_before.map(Timestamp::as_millis))
 }

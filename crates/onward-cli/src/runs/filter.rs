@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use onward::{Filter, Run, RunState, Timestamp};
+use onward::{Filter, Run, RunId, RunState, Timestamp};
 
 use crate::args;
 use crate::output::{self, PAUSED, STUCK};
@@ -30,6 +30,9 @@ pub(crate) struct FilterArgs {
     /// With this tag, name=value; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = args::tag)]
     tag: Vec<(String, String)>,
+    /// Started by this run
+    #[arg(long, value_name = "ID", value_parser = super::id)]
+    parent: Option<RunId>,
     /// Started at least this long ago, as 12h or 30d
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     older_than: Option<Duration>,
@@ -60,7 +63,8 @@ impl FilterArgs {
         let one = self.workflow.is_some() || self.queue.is_some() || self.key.is_some();
         let age = self.older_than.is_some() || self.younger_than.is_some();
         let time = self.created_from.is_some() || self.created_before.is_some();
-        !one && !age && !time && self.state.is_empty() && self.tag.is_empty()
+        let many = !self.state.is_empty() || !self.tag.is_empty();
+        !one && !age && !time && !many && self.parent.is_none()
     }
 
     /// What the store is asked for, and which of its answers are meant.
@@ -79,9 +83,9 @@ impl FilterArgs {
             queue: self.queue,
             key: self.key,
             tags: self.tag.into_iter().collect(),
+            parent: self.parent,
             created_from: self.younger_than.map(ago).or(self.created_from.map(Timestamp::from)),
             created_before: self.older_than.map(ago).or(self.created_before.map(Timestamp::from)),
-            ..Filter::default()
         };
         (filter, wanted)
     }

@@ -28,6 +28,7 @@ pub(crate) struct ForkArgs {
     from: String,
     /// Another input, as JSON
     #[arg(long, value_name = "JSON", value_parser = crate::signals::json)]
+    #[arg(allow_negative_numbers = true)]
     input: Option<Json>,
     /// The new run's key
     #[arg(long)]

@@ -51,6 +51,13 @@ pub(crate) struct Ids {
     ids: Vec<IdArg>,
 }
 
+impl Ids {
+    /// Whether none were named, not even a place to read them from.
+    pub(crate) fn are_left_out(&self) -> bool {
+        self.ids.is_empty()
+    }
+}
+
 /// An id, or the place where more of them are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IdArg {

@@ -4,7 +4,7 @@
 use std::io::{BufRead, Write};
 
 use clap::Args;
-use onward::RunId;
+use onward::{Run, RunId};
 use serde::Serialize;
 
 use super::many::ManyArgs;
@@ -104,21 +104,34 @@ pub(crate) async fn change(
     verb: Verb,
     format: Format,
 ) -> Result<Exit, Problem> {
-    let (mut worst, mut changed, mut gone) = (Exit::Ok, Vec::new(), Vec::new());
+    let (mut changed, mut gone) = (Vec::new(), Vec::new());
+    let worst = change_each(place, ids, verb, &mut changed, &mut gone).await;
+    // Also where the place went away in the middle: what was done is done.
+    if !changed.is_empty() {
+        output::print_runs(format, &changed, place.now())?;
+    }
+    print_gone(format, &gone)?;
+    worst
+}
+
+async fn change_each(
+    place: &Place,
+    ids: &[RunId],
+    verb: Verb,
+    changed: &mut Vec<Run>,
+    gone: &mut Vec<RunId>,
+) -> Result<Exit, Problem> {
+    let mut worst = Exit::Ok;
     for id in ids {
         match place.steer(verb, *id).await {
             Ok(Some(run)) => {
-                say_when(place, verb, *id).await?;
                 changed.push(run);
+                say_when(place, verb, *id).await?;
             }
             Ok(None) => gone.push(*id),
             Err(problem) => worst = worst.max(refuse(problem)?),
         }
     }
-    if !changed.is_empty() {
-        output::print_runs(format, &changed, place.now())?;
-    }
-    print_gone(format, &gone)?;
     Ok(worst)
 }
 

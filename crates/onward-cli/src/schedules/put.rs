@@ -46,7 +46,7 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "TIME", value_parser = args::time, requires = "every")]
     anchor: Option<SystemTime>,
     /// The input of the runs, as JSON; null when left out
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", allow_negative_numbers = true)]
     input: Option<String>,
     /// While the run before has not ended: skip, allow, cancel_previous or buffer_one
     #[arg(long, value_name = "POLICY", default_value_t, value_parser = overlap)]

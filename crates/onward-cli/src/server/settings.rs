@@ -93,7 +93,7 @@ impl Settings {
             false => of_file,
         };
         let mut options = Options::new(access(token_file.as_deref())?)
-            .hosts(first(self.hosts, file.hosts))
+            .hosts(trimmed(first(self.hosts, file.hosts)))
             .require_key(trimmed(first(self.require_key, file.require_key)));
         if settled(self.read_only, file.read_only) {
             options = options.read_only();
@@ -126,14 +126,16 @@ fn address(text: &str) -> Result<SocketAddr, Problem> {
     parsed.ok_or_else(|| Problem::Usage(format!("--listen {text:?} is not ADDRESS:PORT")))
 }
 
-/// Who gets in: those with a token of the file or with `ONWARD_TOKEN`, else whoever reaches it.
 /// Names without the blanks that a list may have around its commas.
 fn trimmed(names: Vec<String>) -> Vec<String> {
     names.iter().map(|name| name.trim().to_owned()).collect()
 }
 
+/// Who gets in: those with a token of the file or with `ONWARD_TOKEN`, else whoever reaches it. A token
+/// that was read from a file often ends with its line, and no caller sends that.
 fn access(token_file: Option<&Path>) -> Result<Access, Problem> {
-    let given = std::env::var("ONWARD_TOKEN").ok().filter(|token| !token.is_empty());
+    let given = std::env::var("ONWARD_TOKEN").ok().map(|token| token.trim().to_owned());
+    let given = given.filter(|token| !token.is_empty());
     let mut tokens = match token_file {
         Some(path) => {
             let what = format!("cannot read the tokens of {}", path.display());

@@ -35,7 +35,7 @@ pub(crate) struct StartArgs {
     /// The workflow's name
     name: String,
     /// The input, as JSON; null when left out
-    #[arg(long, value_name = "JSON", conflicts_with = "from")]
+    #[arg(long, value_name = "JSON", conflicts_with = "from", allow_negative_numbers = true)]
     input: Option<String>,
     /// A file with one JSON input per line, or - for stdin
     #[arg(long, value_name = "FILE")]
