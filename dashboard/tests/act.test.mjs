@@ -118,6 +118,18 @@ test("the key of a run that has ended is released", async () => {
   assert.notEqual(again.body.run.id, run);
 });
 
+test("a signal that nothing has taken is shown", async () => {
+  const started = await stage.api("POST", "workflows/echo/runs", { body: { input: 1, delay_ms: 600_000 } });
+  const run = started.body.run.id;
+  await at(`runs/${run}?tab=signals`, async (page) => {
+    await page.getByText("No signal waits").waitFor();
+    await stage.api("POST", `runs/${run}/signals`, { body: { name: "approved", value: { by: "ada" } } });
+    await page.getByRole("heading", { name: /^approved/ }).waitFor();
+    await page.getByText("ada").waitFor();
+  });
+  await stage.api("POST", `runs/${run}/cancel`);
+});
+
 test("a queue is paused, resumed and limited", async () => {
   await stage.api("POST", "workflows/echo/runs", { body: { input: 1, queue: "side" } });
   const side = async () => (await stage.api("GET", "queues")).body.items.find((queue) => queue.name === "side");

@@ -129,6 +129,14 @@ export interface HistoryRecord {
 }
 
 /** A line of a run's log. */
+/** A signal that nothing in its run has taken yet. */
+export interface Untaken {
+  no: number;
+  name: string;
+  at: number;
+  value: Json;
+}
+
 export interface LogLine {
   no: number;
   at: number;

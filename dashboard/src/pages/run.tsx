@@ -25,13 +25,14 @@ import { askFork } from "./run/fork";
 import { HistoryTab } from "./run/history";
 import { KeyTab } from "./run/key";
 import { LogTab } from "./run/log";
+import { SignalsTab } from "./run/signals";
 import { StepsTab } from "./run/steps";
 import { TimelineTab } from "./run/timeline";
 import { WhyLine } from "./run/why";
 import { PayloadTab } from "./run/payload";
 import { StartForm, type Fields } from "./workflows/start";
 
-const TABS = [["timeline", "Timeline"], ["steps", "Steps"], ["data", "Input and output"], ["attempts", "Attempts and errors"], ["history", "History"], ["log", "Log"], ["children", "Children"], ["key", "Key"]] as const;
+const TABS = [["timeline", "Timeline"], ["steps", "Steps"], ["data", "Input and output"], ["attempts", "Attempts and errors"], ["history", "History"], ["signals", "Signals"], ["log", "Log"], ["children", "Children"], ["key", "Key"]] as const;
 
 export function RunPage({ id }: { id: string }): JSX.Element {
   const topics = ["runs", `run:${id}`];
@@ -77,6 +78,7 @@ function RunView({ answer, timeline }: { answer: RunAnswer; timeline: ReturnType
         {tab === "data" ? <PayloadTab run={run} /> : null}
         {tab === "attempts" ? <Loaded from={timeline}>{(data) => <AttemptsTab run={run} answer={data} />}</Loaded> : null}
         {tab === "history" ? <HistoryTab run={run} /> : null}
+        {tab === "signals" ? <SignalsTab run={run} /> : null}
         {tab === "log" ? <LogTab run={run} /> : null}
         {tab === "children" ? <ChildrenTab run={run} /> : null}
         {tab === "key" ? <KeyTab run={run} duplicates={answer.duplicates ?? null} /> : null}

@@ -143,6 +143,7 @@ function RemoveButton({ schedule }: { schedule: Schedule }): JSX.Element {
     title: `Remove schedule ${schedule.name}?`,
     text: <p>It starts no more runs. Those that it started stay.</p>,
     act: "Remove",
+    need: "admin" as const,
     danger: true,
     cli: cli("onward", "schedules", "remove", schedule.name),
     curl: curl("DELETE", path),
