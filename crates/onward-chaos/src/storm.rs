@@ -170,6 +170,16 @@ fn any_cut(random: &mut Random) -> Cut {
 
 /// Whether a transaction writes: by the store's functions for that, or by plain statements.
 fn is_write(statements: &str) -> bool {
-    let writes = ["settle(", "claim(", "start_runs(", "sweep(", "insert into", "update "];
+    let writes = [
+        "settle(",
+        "record(",
+        "transact",
+        "claim(",
+        "start_runs(",
+        "sweep(",
+        "signal_alone(",
+        "insert into",
+        "update ",
+    ];
     writes.iter().any(|word| statements.contains(word))
 }

@@ -3,10 +3,11 @@
 //! Owns: the client, the options, and the counts that are shown for a second before they are counted
 //! again. Never a fact about a run.
 
-use onward::store::{Minute, Store};
-use onward::{Onward, QueueUse, Run, Stats, Timestamp, WorkerInfo};
 use std::future::Future;
 use std::sync::Arc;
+
+use onward::store::{Minute, Store};
+use onward::{Onward, QueueUse, Run, Stats, Timestamp, WorkerInfo};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 

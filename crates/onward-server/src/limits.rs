@@ -78,8 +78,9 @@ pub const OPERATION_MATCH_MAX: usize = 10_000;
 pub const STATS_KEPT: Duration = Duration::from_secs(1);
 
 /// How old an end is before it is counted: a commit that waited for a lock is seen later than its
-/// time, and a write waits no longer than this for its locks and its answer.
-pub const ENDS_LAG: Duration = Duration::from_secs(10);
+/// time. Longer than any write of the store's waits for its locks and its answer, with the times that a
+/// store has unless told otherwise; an end that comes later is missed.
+pub const ENDS_LAG: Duration = Duration::from_secs(30);
 
 /// Looks at ends of one kind for one answer: with [`onward::limits::ENDS_COUNTED_MAX`] each, ten
 /// thousand ends a second are kept up with by a scrape every fifteen seconds.

@@ -264,12 +264,15 @@ async fn change(
     let (own, page) = without_own(onward, operation, page).await?;
     totals.matched += own;
     totals.skipped += own;
+    if operation.action == Action::Retry {
+        return retry::page(onward, &page, operation.pace, totals).await;
+    }
     let left = left(onward, operation.action, &page).await?;
     let changed = (page.runs.len() - left.len()) as u64;
     let these = onward.these(left);
     let steered = match operation.action {
         Action::Cancel => these.cancel(),
-        Action::Retry => return retry::page(onward, &page, operation.pace, totals).await,
+        Action::Retry => these.retry(),
         Action::Pause => these.pause(),
         Action::Resume => these.resume(),
         Action::Delete => these.delete(),

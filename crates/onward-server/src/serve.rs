@@ -159,14 +159,17 @@ impl Bound {
         };
         // It accepts until it is told to close.
         tokio::select! {
-            () = serving.as_mut() => {}
+            () = serving.as_mut() => app.rest().await,
             () = leaving => {
                 enter.send_replace(Phase::Closing);
-                if tokio::time::timeout(DRAIN_MAX, serving).await.is_err() {
-                    tracing::warn!("requests were still under way after {DRAIN_MAX:?}");
-                }
+                let drained = async {
+                    if tokio::time::timeout(DRAIN_MAX, serving).await.is_err() {
+                        tracing::warn!("requests were still under way after {DRAIN_MAX:?}");
+                    }
+                };
+                // At once: either may take nearly all the time that a supervisor gives.
+                tokio::join!(drained, app.rest());
             }
         }
-        app.rest().await;
     }
 }

@@ -89,13 +89,13 @@ pub(crate) async fn begin(
     let now = app.now();
     let before = operation.filter.created_before.map_or(now, |before| before.min(now));
     operation.filter.created_before = Some(before).filter(|_| operation.ids.is_empty());
-    let mut start = app.onward.start(OPERATION, &operation).queue(QUEUE).fingerprint(&(
-        operation.action,
-        &new.filter,
-        &operation.ids,
-        &operation.reason,
-        operation.pace,
-    ));
+    let start = app.onward.start(OPERATION, &operation).queue(QUEUE);
+    let (action, filter, reason) = (operation.action, &new.filter, &operation.reason);
+    // Without a pace as before there was one: what was begun then is known again.
+    let mut start = match operation.pace {
+        None => start.fingerprint(&(action, filter, &operation.ids, reason)),
+        Some(pace) => start.fingerprint(&(action, filter, &operation.ids, reason, pace)),
+    };
     if let Some(key) = idempotency_key(&headers)? {
         start = start.key(key);
     }

@@ -40,6 +40,8 @@ pub(crate) async fn prune(State(app): State<App>, Body(new): Body<NewPrune>) -> 
         return Err(Problem::invalid("state", text));
     }
     let age = Duration::from_millis(new.older_than_ms);
+    let states: Vec<_> = new.state.iter().map(|state| state.as_str()).collect();
+    let which = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
     let prune = Prune::older_than(age).states(new.state);
     if new.dry_run {
         let pruned = app.store().prune(prune.dry_run()).await?;
@@ -55,7 +57,7 @@ pub(crate) async fn prune(State(app): State<App>, Body(new): Body<NewPrune>) -> 
     };
     let mut response = answer::ok(&Pruned { runs, more })?;
     let seconds = age.as_secs();
-    let detail = format!("{runs} runs that ended at least {seconds} s ago");
+    let detail = format!("{runs} runs that ended at least {seconds} s ago{which}");
     response.extensions_mut().insert(Detail(detail));
     Ok(response)
 }

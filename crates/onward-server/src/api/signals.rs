@@ -1,6 +1,7 @@
 //! `/runs/{id}/signals` and `/callbacks`: messages to runs.
 //!
-//! Owns: how a message is asked for, and which have not been taken yet. Never puts a callback's token into a path or a log.
+//! Owns: how a message is asked for, and which have not been taken yet. Never puts a callback's token into
+//! a path or a log.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};

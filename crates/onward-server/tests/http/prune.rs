@@ -43,7 +43,7 @@ async fn what_ended_long_ago_is_counted_and_then_deleted() {
     assert_eq!(left["items"][0]["id"], ids[2].as_str(), "it has not ended");
     let audit = stage.get("/api/v1/audit?limit=2").await.json()["items"][1].clone();
     assert_eq!((&audit["who"], &audit["outcome"]), (&json!("anyone"), &json!("ok")));
-    assert_eq!(audit["detail"], "2 runs that ended at least 0 s ago");
+    assert_eq!(audit["detail"], "2 runs that ended at least 0 s ago: cancelled");
     stage.stop().await;
 }
 

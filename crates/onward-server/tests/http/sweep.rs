@@ -31,11 +31,13 @@ const OF_OPERATORS: [&str; 17] = [
 ];
 
 /// What takes the role `admin`.
-const OF_ADMINS: [&str; 6] = [
+const OF_ADMINS: [&str; 8] = [
     "clear_queue",
     "delete_run",
     "limit_queue",
     "list_audit",
+    "prune_runs",
+    "release_run_key",
     "release_step_key",
     "remove_schedule",
 ];

@@ -47,7 +47,7 @@ pub async fn retry_seen_twice(stage: &Stage) {
     assert_eq!(stage.run(run).await.state, RunState::Failed);
 }
 
-/// A stuck run that was woken since is seen anew, and then goes on.
+/// A stuck run is retried by whoever saw it as it stands, and then goes on.
 pub async fn retry_of_a_stuck_run_as_it_was_seen(stage: &Stage) {
     let Some(steer) = stage.store.steer() else { return };
     let worker = stage.worker().await;

@@ -1,4 +1,4 @@
-//! Deleting runs that ended long ago, with all that belongs to them.
+//! Deleting runs that ended long ago, with all that belongs to them; or only the key of one.
 //!
 //! Owns: the call that prunes, and the count of a dry run. Never deletes a run that has not ended.
 

@@ -44,7 +44,8 @@ pub(super) async fn join(shared: Arc<Shared>, worker: NewWorker) -> Result<(), F
     }
 }
 
-/// How long a renewal waits for its answer before it is asked for on a second connection too.
+/// How long a renewal waits for its answer before it is asked for on a second connection too: a fifth of
+/// a lease, so that the second has time, and far longer than a server that is well takes.
 const RENEW_BESIDE_AFTER: Duration = Duration::from_secs(2);
 
 /// Renews a lease, unless it is lost, and sets the store's clock by the answer.
