@@ -18,6 +18,9 @@ const FILES: [(&str, &str); 5] = [
     (".gitignore", "/target\n/onward.db*\n"),
 ];
 
+/// Where the library was when this command was built: beside it, in a clone of its repository.
+const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../onward");
+
 /// The longest name of a project, as registries have it.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -25,16 +28,18 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  onward new shop --path ../onward/crates/onward && cd shop && cargo run")]
+  onward new shop && cd shop && cargo run
+  onward new shop --path ../onward/crates/onward")]
 pub(crate) struct NewArgs {
     /// The folder; it must be empty, or not be there
     dir: PathBuf,
     /// The project's name; the folder's when left out
     #[arg(long)]
     name: Option<String>,
-    /// Where the library is, which no registry has yet: crates/onward in a clone of its repository
+    /// Where the library is, which no registry has yet: crates/onward in a clone of its repository. When
+    /// left out, the clone that this command was built in
     #[arg(long, value_name = "DIR")]
-    path: PathBuf,
+    path: Option<PathBuf>,
 }
 
 impl NewArgs {
@@ -67,8 +72,14 @@ impl NewArgs {
 
     /// What stands for the library in `Cargo.toml`, between braces.
     fn library(&self) -> Result<String, Problem> {
-        let what = format!("cannot find the library at {}", self.path.display());
-        let path = self.path.canonicalize().map_err(Problem::io(what))?;
+        let given = self.path.clone().unwrap_or_else(|| PathBuf::from(LIBRARY));
+        if self.path.is_none() && !given.join("Cargo.toml").exists() {
+            let why = "the clone that this command was built in is gone: say where the library is, with \
+                       --path DIR";
+            return Err(Problem::Usage(why.to_owned()));
+        }
+        let what = format!("cannot find the library at {}", given.display());
+        let path = given.canonicalize().map_err(Problem::io(what))?;
         let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
         Ok(format!("path = \"{text}\""))
     }
