@@ -40,7 +40,7 @@ use crate::workflows::WorkflowsCommand;
 const STORE_DEFAULT: &str = "sqlite:onward.db";
 
 /// The variable that holds an application's database.
-const DATABASE: &str = "DATABASE_URL";
+pub(crate) const DATABASE: &str = "DATABASE_URL";
 
 /// The variable that holds the token for a server.
 const TOKEN: &str = "ONWARD_TOKEN";

@@ -80,6 +80,14 @@ impl NewArgs {
         }
         let what = format!("cannot find the library at {}", given.display());
         let path = given.canonicalize().map_err(Problem::io(what))?;
+        let within = path.join("crates/onward");
+        let path = if within.join("Cargo.toml").exists() { within } else { path };
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap_or_default();
+        if !manifest.lines().any(|line| line.trim() == "name = \"onward\"") {
+            let why =
+                format!("{} is not the library: it is crates/onward in a clone", path.display());
+            return Err(Problem::Usage(why));
+        }
         let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
         Ok(format!("path = \"{text}\""))
     }

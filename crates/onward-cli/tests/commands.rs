@@ -124,6 +124,21 @@ fn the_help_lists_the_states_and_has_one_line_for_the_formats() {
 }
 
 #[test]
+fn a_store_url_is_refused_without_its_password() {
+    let place = Place::new();
+    for url in ["mysql://root:hunter2@db/app", "Postgres://app:hunter2@db/app", "root:hunter2@db"] {
+        let ended = place.onward(&["--store", url, "runs", "list"]);
+        assert_eq!(ended.code, 2, "{}", ended.stderr);
+        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+    let parameters = place.onward(&["--store", "sqlite://app.db?mode=rwc", "start", "w"]);
+    assert!(parameters.stderr.contains("takes no parameters"), "{}", parameters.stderr);
+    let memory = place.onward(&["--store", "sqlite::memory:", "start", "w"]);
+    assert!(memory.stderr.contains("written memory:"), "{}", memory.stderr);
+    assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), 0, "no file was made");
+}
+
+#[test]
 fn an_unknown_store_url_says_which_are_known() {
     let ended = Place::new().onward(&["--store", "mysql://localhost", "runs", "list"]);
     assert!(ended.stderr.contains("unknown_store_url"), "{}", ended.stderr);

@@ -72,6 +72,9 @@ fn nothing_is_overwritten_and_a_name_must_fit() {
     assert_eq!(named.code, 0, "{}", named.stderr);
     let manifest = std::fs::read_to_string(place.path("7 shops/Cargo.toml")).unwrap();
     assert!(manifest.contains("name = \"shops\"") && manifest.contains("onward = { path"));
+    let stranger = place.onward(&["new", "shop", "--path", "."]);
+    assert_eq!(stranger.code, 2, "{}", stranger.stderr);
+    assert!(stranger.stderr.contains("is not the library"), "{}", stranger.stderr);
     let lost = place.onward(&["new", "shop", "--path", "no-such-folder"]);
     assert_eq!(lost.code, 1, "{}", lost.stderr);
     assert!(lost.stderr.contains("no-such-folder"), "{}", lost.stderr);

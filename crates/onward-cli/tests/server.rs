@@ -237,6 +237,18 @@ fn a_token_from_the_environment_is_taken_without_its_line_end() {
     assert_eq!(server.get("/api/v1/meta").0, 401);
 }
 
+#[test]
+fn a_demo_writes_no_orders_into_the_database_of_the_application() {
+    let place = Place::new();
+    let mut dev = place.command(&["dev", "--demo", "--listen", "127.0.0.1:0"]);
+    let url = format!("sqlite:{}", place.path("app.db").display());
+    let refused = dev.env_remove("ONWARD_STORE").env("DATABASE_URL", url).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--store"), "{said}");
+    assert!(!place.path("app.db").exists());
+}
+
 /// What the server says of itself.
 fn meta(server: &Server) -> serde_json::Value {
     serde_json::from_str(&server.get("/api/v1/meta").1).unwrap()

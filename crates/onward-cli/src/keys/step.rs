@@ -80,7 +80,7 @@ pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     keys_at: KeysAt,
     /// The key is that of a run of this workflow
-    #[arg(long, value_name = "NAME", conflicts_with = "keys")]
+    #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
     /// The key
     key: String,

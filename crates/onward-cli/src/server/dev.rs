@@ -10,7 +10,7 @@ use onward_server::{Bound, ServeOptions};
 
 use super::orders::Orders;
 use super::settings::Settings;
-use crate::args::Global;
+use crate::args::{DATABASE, Global};
 use crate::open;
 use crate::problem::{Exit, Problem, print_note};
 
@@ -37,6 +37,7 @@ pub(crate) struct DevArgs {
 impl DevArgs {
     pub(crate) async fn execute(self, global: &Global) -> Result<Exit, Problem> {
         let settled = self.settings.settle(global)?;
+        check_store(self.demo, global, &settled.store)?;
         let onward = open::created_aloud(&settled.store).await?;
         let bound = free(&onward, settled.serve).await?;
         let orders = if self.demo { Some(Orders::begin(&onward).await?) } else { None };
@@ -49,6 +50,22 @@ impl DevArgs {
         }
         Ok(Exit::Ok)
     }
+}
+
+/// Says where the store is the one of the application, which nobody typed here, and puts no orders of the
+/// demo's into it.
+fn check_store(demo: bool, global: &Global, store: &str) -> Result<(), Problem> {
+    let of_application = std::env::var(DATABASE).is_ok_and(|url| url == store);
+    if !of_application || global.store_is_typed {
+        return Ok(());
+    }
+    if demo {
+        let why = "--demo would write orders into the database of DATABASE_URL; say which store is \
+                       meant with --store, as --store sqlite:onward.db";
+        return Err(Problem::Usage(why.to_owned()));
+    }
+    print_note(&"the store is the one of DATABASE_URL; for a file here: --store sqlite:onward.db");
+    Ok(())
 }
 
 /// Listens on the first port that is free, from the usual one on.

@@ -118,6 +118,15 @@ async fn open_keys(url: &str, coding: &Coding) -> Result<KeyPlace, Error> {
 async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
+        Some(("sqlite", ":memory:")) => {
+            let about = "sqlite::memory:; what is kept in memory alone is written memory:";
+            Err(Error::new(Code::UnknownStoreUrl).about(about))
+        }
+        // Other programs' way to say how a file is opened; here it would be a part of its name.
+        Some(("sqlite", path)) if path.contains('?') => {
+            let about = "sqlite:PATH takes no parameters; leave out what begins with ?";
+            Err(Error::new(Code::InvalidOption).about(about))
+        }
         #[cfg(feature = "sqlite")]
         Some(("sqlite", path)) if !path.is_empty() => open_sqlite(path).await,
         #[cfg(feature = "postgres")]
@@ -128,7 +137,8 @@ async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         Some(("sqlite", _)) => Err(not_built("SQLite", "sqlite")),
         #[cfg(not(feature = "postgres"))]
         Some(("postgres" | "postgresql", _)) => Err(not_built("Postgres", "postgres")),
-        Some(_) => Err(Error::new(Code::UnknownStoreUrl).about(format!("{url:?}"))),
+        // Without the rest, which may hold a password.
+        Some((scheme, _)) => Err(Error::new(Code::UnknownStoreUrl).about(format!("{scheme}:…"))),
         None => {
             let about = format!("{url:?}; a file is written sqlite:{url}");
             Err(Error::new(Code::UnknownStoreUrl).about(about))
