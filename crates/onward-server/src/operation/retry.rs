@@ -157,13 +157,33 @@ mod tests {
         assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 
+    async fn failing(onward: &Onward) -> onward::Worker {
+        let body = async |_: Ctx, ()| Err::<(), _>(Failure::fatal("no"));
+        onward.worker().serve(FAIL, body).start().await.unwrap()
+    }
+
+    /// Fails where a run is retried that was not to be when it was chosen: a step that is executed anew
+    /// after a crash could not tell that it had been, and would retry it again.
+    #[tokio::test]
+    async fn a_run_that_failed_after_it_was_chosen_is_left_alone() {
+        let onward = Onward::open("memory:").await.unwrap();
+        let run = onward.start(FAIL, &()).await.unwrap();
+        let operation = retry_all();
+        let page = choose(&onward, &operation, None, 0).await.unwrap();
+        let worker = failing(&onward).await;
+        assert_eq!(run.ended().await.unwrap().attempt, 1);
+        let totals = change(&onward, &operation, &page, Totals::default()).await.unwrap();
+        assert_eq!((totals.matched, totals.done, totals.skipped), (1, 0, 1));
+        assert_eq!(run.status().await.unwrap().retried_at, None);
+        worker.shutdown().await.unwrap();
+    }
+
     /// One worker of the operation looks at a run and is held up; its successor retries the run, which
     /// fails again; the first goes on with its write.
     #[tokio::test]
     async fn a_worker_that_was_held_up_before_its_write_retries_no_run_twice() {
         let onward = Onward::open("memory:").await.unwrap();
-        let failing = async |_: Ctx, ()| Err::<(), _>(Failure::fatal("no"));
-        let worker = onward.worker().serve(FAIL, failing).start().await.unwrap();
+        let worker = failing(&onward).await;
         let run = failed(&onward).await;
         let operation = retry_all();
         let page = choose(&onward, &operation, None, 0).await.unwrap();
@@ -187,8 +207,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_that_is_changed_again_retries_no_run_twice() {
         let onward = Onward::open("memory:").await.unwrap();
-        let failing = async |_: Ctx, ()| Err::<(), _>(Failure::fatal("no"));
-        let worker = onward.worker().serve(FAIL, failing).start().await.unwrap();
+        let worker = failing(&onward).await;
         let run = failed(&onward).await;
         let operation = retry_all();
         let page = choose(&onward, &operation, None, 0).await.unwrap();

@@ -104,6 +104,31 @@ async fn a_parent_that_is_cancelled_during_a_sweep_is_not_forgotten() {
     assert_eq!(child.state, RunState::Cancelled);
 }
 
+/// Fails where a release reads whether the run has ended and does not lock it: a retry that is under way
+/// lets the run go on, and its key would be free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_retried_meanwhile_keeps_its_key() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let run = start(&store, keyed_run("k")).await;
+    let lease = claimed(&store, worker, 1).await;
+    store.settle(lease, Settle::new(vec![], End::Cancelled)).await.unwrap();
+    let raw = stage.raw().await;
+    let retried = format!(
+        "begin; update runs set state = 'queued', finished_at = null, due_at = 1 where id = {}",
+        literal(run)
+    );
+    raw.batch_execute(&retried).await.unwrap();
+    let released = store.deletes().unwrap().release_run_key(run);
+    stage.waiting(1).await;
+    raw.batch_execute("commit").await.unwrap();
+    let answer = soon(released).await.unwrap_err();
+    assert!(matches!(answer, Error::Conflict(Conflict::NotEnded { .. })), "{answer}");
+    let key = Which::Key { workflow: WORKFLOW.to_owned(), key: "k".to_owned() };
+    assert_eq!(store.get(key).await.unwrap().unwrap().id, run);
+}
+
 /// Fails where these wait without a limit of their own: each repeat would leave one more behind in the
 /// server, which does later what nobody waits for any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
