@@ -245,6 +245,28 @@ async fn relations(raw: &Client) -> Vec<(String, String)> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
+/// Fails where a function forbids plans and leaves Postgres to compile those that are left: it takes
+/// what is forbidden for very costly, and compiles whatever has to do it all the same.
+#[tokio::test]
+async fn what_forbids_a_plan_forbids_to_compile_it() {
+    let stage = Stage::new();
+    drop(stage.open().await);
+    let raw = stage.raw().await;
+    let forbids = |wanted: &str| {
+        format!(
+            "select proname::text from pg_proc p
+            where pronamespace = '{}'::regnamespace and 'enable_seqscan=off' = any (proconfig)
+                {wanted}
+            order by 1",
+            stage.name()
+        )
+    };
+    let all = texts(&raw, &forbids("")).await;
+    assert!(all.contains(&"sweep".to_owned()) && all.contains(&"settle".to_owned()), "{all:?}");
+    let compiled = texts(&raw, &forbids("and not 'jit=off' = any (proconfig)")).await;
+    assert_eq!(compiled, Vec::<String>::new());
+}
+
 async fn texts(raw: &Client, sql: &str) -> Vec<String> {
     raw.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }

@@ -46,7 +46,7 @@ create or replace function onward.claim(
 )
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a claim reads.
-set enable_seqscan = off set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off
 -- Below the time after which the caller gives up, so that no claim waits on for a caller that is gone.
 set lock_timeout = '6s' as $$
 declare

@@ -1,7 +1,7 @@
 -- Ends a worker: it is marked lost, and whatever it holds is queued at once, without counting a
 -- crash. The fence is taken alone, so nothing it was writing comes after.
 create or replace function onward.leave(p_now bigint, p_worker uuid) returns uuid[]
-language plpgsql volatile set enable_seqscan = off
+language plpgsql volatile set enable_seqscan = off set jit = off
 -- Below the time after which the caller gives up: see `claim`.
 set lock_timeout = '6s' as $$
 declare

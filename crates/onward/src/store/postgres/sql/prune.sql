@@ -5,7 +5,7 @@ create or replace function onward.prune(
     p_ended_by bigint, p_states text[], p_limit integer, p_run uuid
 )
 returns table (runs bigint, more boolean)
-language plpgsql volatile set enable_seqscan = off
+language plpgsql volatile set enable_seqscan = off set jit = off
 -- Below the time after which the caller gives up: see `claim`.
 set lock_timeout = '6s' as $$
 declare

@@ -37,7 +37,7 @@ create or replace function onward.settle(
 language plpgsql volatile
 -- A plan is made once, and looks each run of the batch up by its id, whatever the tables were like.
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
+set enable_seqscan = off set jit = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -45,6 +45,7 @@ set enable_mergejoin = off
 set lock_timeout = '3s' as $$
 declare
     v_now bigint;
+    v_live uuid[];
     v_held uuid[];
     v_ends bigint;
     v_parks bigint;
@@ -56,6 +57,10 @@ begin
     perform onward.durable();
     perform onward.fence(p_workers);
     v_now := onward.now_ms(p_now);
+    -- Asked once and not for each write: under the fence nobody marks them lost.
+    v_live := array(
+        select k.id from onward.workers k where k.id = any (p_workers) and k.lost_at is null
+    );
     -- Under the fence nobody but their holder changes these runs' states from here on. The holder may:
     -- an earlier try of this very write, whose answer was lost, may be committed while this one waits
     -- for the row, and the run be another's by then. So what changes a state asks for the lease again.
@@ -73,9 +78,8 @@ begin
         select r.state, r.worker, r.attempt, r.parent
         from onward.runs r where r.id = w.run limit 1
     ) r
-    join onward.workers k on k.id = w.worker
-    where r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
-        and k.lost_at is null;
+    where w.worker = any (v_live)
+        and r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt;
     if cardinality(v_held) < cardinality(w_run) then
         return query
         select w, 'refused'::text from unnest(w_run) w

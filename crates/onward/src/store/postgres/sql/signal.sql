@@ -11,7 +11,7 @@ create or replace function onward.signal_one(
     p_body text,
     p_most bigint
 ) returns table (how text, no bigint, at bigint)
-language plpgsql volatile set enable_seqscan = off as $$
+language plpgsql volatile set enable_seqscan = off set jit = off as $$
 declare
     v_run record;
     v_heeds boolean;
@@ -63,7 +63,7 @@ $$;
 -- that has ended itself, or is gone, need not know.
 create or replace function onward.tell_parents(p_now bigint, p_runs uuid[])
 returns table (parent uuid, woken boolean)
-language plpgsql volatile set enable_seqscan = off as $$
+language plpgsql volatile set enable_seqscan = off set jit = off as $$
 declare
     v_child record;
     v_how text;

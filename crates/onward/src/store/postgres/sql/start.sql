@@ -31,15 +31,15 @@ create or replace function onward.start_runs(
 ) returns table (id uuid, claimed boolean, at bigint)
 language plpgsql volatile
 -- One plan for all calls: to plan anew costs several times what a start reads.
-set enable_seqscan = off set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off
 -- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
 set lock_timeout = '3s' as $$
 declare
     v_now bigint;
     v_new uuid[];
     v_keyed uuid[];
-    v_started uuid[];
-    v_held boolean[];
+    v_live uuid[];
+    v_limited text[];
 begin
     perform onward.durable();
     perform onward.fence(p_workers);
@@ -97,46 +97,6 @@ begin
         )
         where s.id = any (v_new);
     end if;
-    with started as (
-        insert into onward.runs (
-            id, state, attempt, worker, wakes, crashes, priority, due_at, workflow, queue, build,
-            waits_for, key, created_at, started_at, deadline_at, duplicates,
-            lane, notes
-        )
-        select
-            s.id,
-            case when s.start > v_now then 'waiting' when k.id is not null then 'running'
-                else 'queued' end,
-            case when s.start <= v_now and k.id is not null then 1 else 0 end,
-            case when s.start <= v_now then k.id end,
-            0,
-            0,
-            s.priority,
-            case when s.start > v_now or k.id is null then s.start end,
-            s.workflow,
-            s.queue,
-            case when s.start <= v_now and k.id is not null then s.build end,
-            case when s.start > v_now then '{"for":"start"}' end,
-            s.key,
-            v_now,
-            case when s.start <= v_now and k.id is not null then v_now end,
-            s.start + s.timeout,
-            0,
-            nullif(s.lane, ''),
-            case when s.start > v_now then json_build_object('start_at', s.start)::text end
-        from (
-            select u.*, greatest(coalesce(u.at, v_now + coalesce(u.after, 0)), v_now) as start
-            from unnest(
-                s_id, s_workflow, s_queue, s_priority, s_after, s_at, s_timeout, s_key, s_worker,
-                s_build, s_lane
-            ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build, lane)
-        ) s
-        -- Of a queue that is set up nothing is taken but by a claim.
-        left join onward.workers k on k.id = s.worker and k.lost_at is null
-            and not exists (select from onward.queues q where q.name = s.queue)
-        returning runs.id, runs.worker is not null as held
-    )
-    select array_agg(s.id), array_agg(s.held) into v_started, v_held from started s;
     insert into onward.inputs (run, input, tags)
     select s.id, s.input, s.tags
     from unnest(s_id, s_input, s_tags) s (id, input, tags);
@@ -146,6 +106,54 @@ begin
         from unnest(t_run, t_name, t_value) t (run, name, value)
         where t.run = any (v_new);
     end if;
+    -- Asked once and not for each run: under the fence nobody marks them lost.
+    v_live := array(
+        select k.id from onward.workers k where k.id = any (p_workers) and k.lost_at is null
+    );
+    -- Of a queue that is set up nothing is taken but by a claim.
+    v_limited := array(select q.name from onward.queues q where q.name = any (s_queue));
+    return query
+    insert into onward.runs (
+        id, state, attempt, worker, wakes, crashes, priority, due_at, workflow, queue, build,
+        waits_for, key, created_at, started_at, deadline_at, duplicates, lane, notes
+    )
+    select
+        s.id,
+        case when s.is_later then 'waiting' when s.is_held then 'running' else 'queued' end,
+        case when s.is_held then 1 else 0 end,
+        case when s.is_held then s.worker end,
+        0,
+        0,
+        s.priority,
+        case when not s.is_held then s.start end,
+        s.workflow,
+        s.queue,
+        case when s.is_held then s.build end,
+        case when s.is_later then '{"for":"start"}' end,
+        s.key,
+        v_now,
+        case when s.is_held then v_now end,
+        s.start + s.timeout,
+        0,
+        nullif(s.lane, ''),
+        case when s.is_later then json_build_object('start_at', s.start)::text end
+    from (
+        select
+            t.*,
+            t.start > v_now as is_later,
+            t.start <= v_now and coalesce(t.worker = any (v_live), false)
+                and not t.queue = any (v_limited) as is_held
+        from (
+            select u.*, greatest(coalesce(u.at, v_now + coalesce(u.after, 0)), v_now) as start
+            from unnest(
+                s_id, s_workflow, s_queue, s_priority, s_after, s_at, s_timeout, s_key, s_worker,
+                s_build, s_lane
+            ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build, lane)
+        ) t
+        -- Computed once for each, and not wherever it is used.
+        offset 0
+    ) s
+    returning runs.id, runs.worker is not null, v_now;
     if cardinality(c_id) > 0 then
         update onward.runs r
         set
@@ -155,6 +163,5 @@ begin
         from unnest(c_id, c_parent, c_step, c_detached) c (id, parent, step, detached)
         where r.id = c.id and r.id = any (v_new);
     end if;
-    return query select s.id, s.held, v_now from unnest(v_started, v_held) s (id, held);
 end
 $$;

@@ -115,7 +115,7 @@ create or replace function onward.start_one(
     p_caller text,
     p_lane text
 ) returns table (run uuid, how text, at bigint)
-language plpgsql volatile set enable_seqscan = off as $$
+language plpgsql volatile set enable_seqscan = off set jit = off as $$
 declare
     v_now bigint := onward.now_ms(p_now);
     v_key record;

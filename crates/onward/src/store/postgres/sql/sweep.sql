@@ -17,7 +17,7 @@ create or replace function onward.sweep(
     next_at bigint,
     children uuid[]
 )
-language plpgsql volatile set enable_seqscan = off
+language plpgsql volatile set enable_seqscan = off set jit = off
 -- Below the time after which the caller gives up: see `claim`.
 set lock_timeout = '6s' as $$
 declare
@@ -321,7 +321,7 @@ $$;
 -- Children of cancelled runs that nobody has asked to end: whoever sweeps asks them, one by one. A
 -- cancelled run is forgotten when there are no more.
 create or replace function onward.sweep_children(p_limit integer) returns uuid[]
-language plpgsql volatile set enable_seqscan = off as $$
+language plpgsql volatile set enable_seqscan = off set jit = off as $$
 declare
     v_children uuid[];
 begin

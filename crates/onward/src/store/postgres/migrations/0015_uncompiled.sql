@@ -1,0 +1,1 @@
+-- The store's functions are written anew: none of them is compiled, and the hot ones look up less.
