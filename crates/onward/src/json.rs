@@ -5,6 +5,7 @@
 
 mod canonical;
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,6 +15,14 @@ use sha2::{Digest, Sha256};
 
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::{Code, Error, codec};
+
+thread_local! {
+    /// Where a payload is written before its length is known.
+    static WRITTEN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The longest text whose room is kept for the next.
+const WRITTEN_BYTES_KEPT: usize = 64 * 1024;
 
 /// A JSON text: an input, a step's result, an output, a failure's details.
 ///
@@ -35,8 +44,20 @@ impl Json {
     /// `not_serializable` when the value has no JSON form, `payload_too_large` past
     /// [`PAYLOAD_BYTES_MAX`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
-        let text = serde_json::to_string(value)
-            .map_err(|source| Error::new(Code::NotSerializable).because(source))?;
+        // Taken and not borrowed: a value may make payloads of its parts while it is written.
+        let mut text = WRITTEN.take();
+        text.clear();
+        let written = Self::write(value, &mut text);
+        if text.capacity() <= WRITTEN_BYTES_KEPT {
+            WRITTEN.set(text);
+        }
+        written
+    }
+
+    fn write<T: Serialize + ?Sized>(value: &T, text: &mut Vec<u8>) -> Result<Self, Error> {
+        let no_json = || Error::new(Code::NotSerializable);
+        serde_json::to_writer(&mut *text, value).map_err(|source| no_json().because(source))?;
+        let text = std::str::from_utf8(text).map_err(|source| no_json().because(source))?;
         Self::within_limit(text)
     }
 
@@ -48,10 +69,10 @@ impl Json {
         let text = text.into();
         serde_json::from_str::<serde::de::IgnoredAny>(&text)
             .map_err(|source| Error::new(Code::NotSerializable).because(source))?;
-        Self::within_limit(text)
+        Self::within_limit(&text)
     }
 
-    fn within_limit(text: String) -> Result<Self, Error> {
+    fn within_limit(text: &str) -> Result<Self, Error> {
         if text.len() > PAYLOAD_BYTES_MAX {
             return Err(Error::payload_too_large(text.len()));
         }

@@ -20,7 +20,8 @@ use crate::limits::{QUEUE_DEFAULT, TAG_VALUE_BYTES_MAX, TAGS_MAX};
 use crate::store::gather::first_start;
 use crate::store::rules;
 use crate::store::{
-    self, Claimed, End, Gather, Lease, NewKey, NewRun, Settle, StartAt, Started, StartedHow,
+    self, Claimant, Claimed, End, Gather, Lease, NewKey, NewRun, Settle, StartAt, Started,
+    StartedHow,
 };
 use crate::trace;
 use crate::worker::tenure::Tenure;
@@ -326,18 +327,16 @@ async fn start_claimed(
 ) -> Result<Started, Error> {
     let claimant = reserved.claimant();
     let lease = Lease { run: new.id, worker: claimant.worker, attempt: 1 };
-    let mut run = Run {
-        state: RunState::Running,
-        attempt: 1,
-        worker: Some(claimant.worker),
-        build: Some(claimant.build.clone()),
-        queue: new.queue.clone(),
-        lane: new.lane.clone(),
-        priority: new.priority,
-        key: new.key.as_ref().map(|key| key.key.clone()),
-        tags: new.tags.clone(),
-        ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), Timestamp::from_millis(0))
-    };
+    let mut claimed = Box::new(Claimed {
+        lease,
+        run: as_claimed(&new, &claimant),
+        history: Vec::new(),
+        last_seq: 0,
+        voided_seq: None,
+        builds: BTreeMap::new(),
+        signals: Vec::new(),
+        unreadable: None,
+    });
     new.claimant = Some(claimant);
     let timeout_ms = new.timeout_ms;
     let started = match start_one(&client, new).await {
@@ -350,22 +349,28 @@ async fn start_claimed(
         }
     };
     if started.how == StartedHow::Claimed {
-        run.created_at = started.at;
-        run.started_at = Some(started.at);
-        run.deadline_at = rules::deadline(started.at, timeout_ms);
-        let claimed = Claimed {
-            lease,
-            run,
-            history: Vec::new(),
-            last_seq: 0,
-            voided_seq: None,
-            builds: BTreeMap::new(),
-            signals: Vec::new(),
-            unreadable: None,
-        };
+        claimed.run.created_at = started.at;
+        claimed.run.started_at = Some(started.at);
+        claimed.run.deadline_at = rules::deadline(started.at, timeout_ms);
         worker.execute(reserved, claimed);
     }
     Ok(started)
+}
+
+/// The run as it is once its start has claimed it, but for its times.
+fn as_claimed(new: &NewRun, claimant: &Claimant) -> Run {
+    Run {
+        state: RunState::Running,
+        attempt: 1,
+        worker: Some(claimant.worker),
+        build: Some(claimant.build.clone()),
+        queue: new.queue.clone(),
+        lane: new.lane.clone(),
+        priority: new.priority,
+        key: new.key.as_ref().map(|key| key.key.clone()),
+        tags: new.tags.clone(),
+        ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), Timestamp::from_millis(0))
+    }
 }
 
 /// Gives back a run that may have been started and claimed, by a write whose answer was lost: the

@@ -4,9 +4,7 @@
 //! steps.
 
 use std::fmt;
-use std::sync::Arc;
-
-use tokio::sync::watch;
+use std::sync::{Arc, OnceLock};
 
 use crate::RunId;
 use crate::driver::board::Board;
@@ -25,11 +23,11 @@ pub struct Step {
     pub(super) board: Arc<Board>,
     /// The name under which it is recorded.
     pub(super) name: Arc<str>,
-    pub(super) id: Arc<str>,
+    /// Made when it is asked for, unless it derives from a key: most bodies do not ask.
+    pub(super) id: OnceLock<Arc<str>>,
     pub(super) fence: Option<u64>,
     pub(super) run: RunId,
     pub(super) try_number: u32,
-    pub(super) cancelled: watch::Receiver<bool>,
 }
 
 impl Step {
@@ -37,7 +35,7 @@ impl Step {
     /// the same over all tries, crashes and machines: hand it on as the idempotency key. That of a
     /// step with a [`key`](crate::StepFuture::key) derives from the key, and is the same over runs.
     pub fn id(&self) -> &str {
-        &self.id
+        self.id.get_or_init(|| format!("{}/{}", self.run, self.name).into())
     }
 
     /// The name under which it is recorded.
@@ -85,14 +83,14 @@ impl Step {
     /// # .await }
     /// ```
     pub async fn cancelled(&self) {
-        let mut cancelled = self.cancelled.clone();
-        // An error means that the run is over, which ends the body as well.
+        let mut cancelled = self.board.cancelled();
+        // The board is there as long as this step is, so that it never ends with an error.
         let _ = cancelled.wait_for(|cancelled| *cancelled).await;
     }
 }
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step").field("id", &self.id).field("try", &self.try_number).finish()
+        f.debug_struct("Step").field("id", &self.id()).field("try", &self.try_number).finish()
     }
 }

@@ -323,11 +323,10 @@ where
         let step = Step {
             board: Arc::clone(&self.board),
             name: Arc::clone(&asked.step),
-            id: asked.outside_id(self.board.run, self.keyed.as_deref()),
+            id: self.keyed.as_ref().map(|keyed| keyed.outside_id().into()).unwrap_or_default(),
             fence: self.keyed.as_ref().and_then(|keyed| keyed.token()),
             run: self.board.run,
             try_number: asked.try_number,
-            cancelled: self.board.cancelled(),
         };
         let body = match &self.body {
             Body::Future(body) => body,
@@ -336,7 +335,7 @@ where
             }
         };
         #[cfg(feature = "testing")]
-        let _body = crate::testing::observer::begin(self.board.wakes.token, asked.leaf, &step.id);
+        let _body = crate::testing::observer::begin(self.board.wakes.token, asked.leaf, step.id());
         let _here = Here::enter(Here::Body(self.board.wakes.token));
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(step)));
         let future = match (made, self.timeout) {

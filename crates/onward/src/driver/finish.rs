@@ -18,7 +18,7 @@ use crate::{Code, Failure, Json, RunId, failpoint};
 
 impl Driver {
     /// Drops the function, then settles the attempt as the verdict says.
-    pub(super) async fn finish(mut self, verdict: Verdict) -> Drove {
+    pub(super) async fn finish(mut self: Box<Self>, verdict: Verdict) -> Drove {
         self.board.close_inbox();
         drop_user_code(&mut self.function);
         let wakes_seen = self.wakes_seen;

@@ -204,7 +204,7 @@ const MISFIT: (Code, &str) = (Code::TypeMismatch, "the run's input does not fit 
 /// Executes a claimed run until it is settled, dropped or lost.
 pub(crate) async fn drive(
     setting: Setting,
-    claimed: Claimed,
+    claimed: Box<Claimed>,
     handler: Handler,
     control: Arc<Control>,
 ) -> Drove {
@@ -229,7 +229,7 @@ pub(crate) async fn drive(
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
     let unread = course.end_unexecuted(&claimed.history, MISFIT);
-    match Driver::new(setting.clone(), claimed, &handler, control, course) {
+    match Driver::new(setting.clone(), *claimed, &handler, control, course) {
         Ok(driver) => driver.go().await,
         Err(error) => {
             let (code, detail) = (error.code(), format!("its input, {}", error.detail()));
@@ -246,7 +246,7 @@ impl Driver {
         handler: &Handler,
         control: Arc<Control>,
         mut course: Course,
-    ) -> Result<Self, crate::Error> {
+    ) -> Result<Box<Self>, crate::Error> {
         let run = claimed.run;
         let began_at = run.notes.origin.as_ref().map(|origin| origin.began_at).or(run.started_at);
         let now = began_at.unwrap_or_else(|| setting.store.clock().now());
@@ -271,7 +271,8 @@ impl Driver {
             Err(panic) => Box::pin(std::future::ready(Err(Failure::of_panic(panic)))),
         };
         let _ = control.wakes.set(Arc::clone(&board.wakes));
-        Ok(Self {
+        // Boxed, for the futures that it goes through would each have room for it.
+        Ok(Box::new(Self {
             lease: claimed.lease,
             waker: Waker::from(Arc::new(FunctionWaker(Arc::clone(&board.wakes)))),
             function: Some(Box::pin(tokio::task::coop::unconstrained(function))),
@@ -296,7 +297,7 @@ impl Driver {
             setting,
             control,
             board,
-        })
+        }))
     }
 
     /// Polls and delivers until the attempt has an end.

@@ -146,7 +146,7 @@ struct Turn {
 impl Driver {
     /// Polls and delivers until the attempt has an end, with a turn back on the way if there is
     /// something to undo.
-    pub(super) async fn go(mut self) -> super::Drove {
+    pub(super) async fn go(mut self: Box<Self>) -> super::Drove {
         loop {
             let verdict = self.advance().await;
             if self.goes_on_with_replay(&verdict) {

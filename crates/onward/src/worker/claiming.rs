@@ -227,9 +227,9 @@ impl<'a> Claiming<'a> {
             // A place that was reserved meanwhile leaves the claimed run without one; it takes a
             // place above the limit rather than wait while it is held.
             let place = self.tenure.crew.take_place_for_claimed();
-            let build = self.shared.build.to_string();
+            let build = Arc::clone(&self.shared.build);
             let reserved = Reserved { place, tenure: Arc::clone(self.tenure), build };
-            self.shared.execute(reserved, claimed);
+            self.shared.execute(reserved, Box::new(claimed));
         }
     }
 }

@@ -357,7 +357,7 @@ impl Shared {
         let tenure =
             self.current_tenure().filter(|tenure| tenure.is_fresh() && !tenure.is_over())?;
         let place = tenure.crew.take_place()?;
-        Some(Reserved { place, tenure, build: self.build.to_string() })
+        Some(Reserved { place, tenure, build: Arc::clone(&self.build) })
     }
 
     /// Whether a driver of this worker has the run.
@@ -366,7 +366,7 @@ impl Shared {
     }
 
     /// Starts the driver of a claimed run.
-    pub(crate) fn execute(self: &Arc<Self>, mut reserved: Reserved, claimed: Claimed) {
+    pub(crate) fn execute(self: &Arc<Self>, mut reserved: Reserved, claimed: Box<Claimed>) {
         let Some(handler) = self.handlers.get(&claimed.run.workflow).map(Arc::clone) else {
             return;
         };
@@ -388,12 +388,16 @@ impl Shared {
             tenure: Arc::clone(&reserved.tenure),
             settled: false,
         };
+        // Boxed: it is large, and tokio moves a task about before it runs and when it has ended.
+        let driving = Box::pin(async move {
+            let span = trace::of_attempt(&claimed);
+            driver::drive(setting, claimed, handler, control).instrument(span).await
+        });
         spawn_watched(self.watch.as_ref(), async move {
             // Moved in, so that it is dropped with the task however that ends.
             let mut held = held;
             let mut ending = None;
-            let span = trace::of_attempt(&claimed);
-            match driver::drive(setting, claimed, handler, control).instrument(span).await {
+            match driving.await {
                 Drove::Settled(how) => {
                     held.settled = true;
                     ending = how;
@@ -445,7 +449,7 @@ impl Drop for Held {
 pub(crate) struct Reserved {
     place: Place,
     tenure: Arc<Tenure>,
-    build: String,
+    build: Arc<str>,
 }
 
 impl Reserved {
@@ -455,6 +459,6 @@ impl Reserved {
     }
 
     pub(crate) fn claimant(&self) -> crate::store::Claimant {
-        crate::store::Claimant { worker: self.tenure.worker, build: self.build.clone() }
+        crate::store::Claimant { worker: self.tenure.worker, build: self.build.to_string() }
     }
 }

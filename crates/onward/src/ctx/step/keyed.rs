@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Asked, Begun, Mode, StepFuture};
+use super::{Begun, Mode, StepFuture};
 use crate::clock::millis;
 use crate::driver::board::{Draft, Hold, KeyAsk, KeyTold, Then};
 use crate::driver::past::PastStep;
@@ -50,6 +50,11 @@ impl Keyed {
         if let Some(hold) = &mut self.hold {
             hold.if_dropped(SettleKey::interrupted(ttl_ms));
         }
+    }
+
+    /// The id that the body hands on.
+    pub(super) fn outside_id(&self) -> Arc<str> {
+        step_id::of_key(self.text()).into()
     }
 
     /// The key as text.
@@ -283,14 +288,4 @@ where
 /// effect, so that no other may execute it.
 fn keeps(keyed: &Keyed, failure: &Failure) -> bool {
     keyed.keep_failure || failure.is(Code::Interrupted.as_str())
-}
-
-impl Asked {
-    /// The id that a body hands on: of the key if there is one, else of the run and the step.
-    pub(super) fn outside_id(&self, run: crate::RunId, keyed: Option<&Keyed>) -> Arc<str> {
-        match keyed {
-            Some(keyed) => step_id::of_key(keyed.text()).into(),
-            None => format!("{run}/{}", self.step).into(),
-        }
-    }
 }

@@ -215,7 +215,7 @@ impl Inner {
     pub(super) fn enter(&mut self, leaf: Leaf) -> LeafId {
         let id = self.leaf_next;
         self.leaf_next += 1;
-        self.leaves.insert(id, leaf);
+        self.leaves.insert(id, Box::new(leaf));
         id
     }
 }

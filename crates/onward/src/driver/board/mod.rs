@@ -57,7 +57,7 @@ pub(crate) struct Board {
 struct Inner {
     ended: bool,
     past: Past,
-    leaves: HashMap<LeafId, Leaf>,
+    leaves: BTreeMap<LeafId, Box<Leaf>>,
     leaf_next: LeafId,
     /// How many steps of each name there are.
     numbers: HashMap<String, u32>,
@@ -271,7 +271,7 @@ impl Board {
         let inner = Inner {
             ended: false,
             past,
-            leaves: HashMap::new(),
+            leaves: BTreeMap::new(),
             leaf_next: 0,
             numbers: HashMap::new(),
             explicit: HashSet::new(),

@@ -250,7 +250,6 @@ async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error>
 }
 
 /// The columns of a batch, as arrays.
-#[derive(Default)]
 struct Columns<'a> {
     workers: Vec<uuid::Uuid>,
     run: Vec<uuid::Uuid>,
@@ -266,7 +265,6 @@ struct Columns<'a> {
     records: RecordColumns<'a>,
 }
 
-#[derive(Default)]
 struct RecordColumns<'a> {
     run: Vec<uuid::Uuid>,
     attempt: Vec<i32>,
@@ -284,13 +282,32 @@ struct RecordColumns<'a> {
 
 impl<'a> Columns<'a> {
     fn of(batch: &'a [RunWrite]) -> Result<Self, Fault> {
-        let mut columns = Self::default();
+        let mut columns = Self::with_room(batch);
         for write in batch {
             columns.add(write)?;
         }
         columns.workers.sort_unstable();
         columns.workers.dedup();
         Ok(columns)
+    }
+
+    /// With room for all of them: two dozen arrays that grow together cost more than what is in them.
+    fn with_room(batch: &[RunWrite]) -> Self {
+        let writes = batch.len();
+        Self {
+            workers: Vec::with_capacity(writes),
+            run: Vec::with_capacity(writes),
+            worker: Vec::with_capacity(writes),
+            attempt: Vec::with_capacity(writes),
+            end: Vec::with_capacity(writes),
+            output: Vec::with_capacity(writes),
+            failure: Vec::with_capacity(writes),
+            failed_step: Vec::with_capacity(writes),
+            wake_at: Vec::with_capacity(writes),
+            waits_for: Vec::with_capacity(writes),
+            wakes_seen: Vec::with_capacity(writes),
+            records: RecordColumns::with_room(batch.iter().map(|write| write.records.len()).sum()),
+        }
     }
 
     fn add(&mut self, write: &'a RunWrite) -> Result<(), Fault> {
@@ -345,6 +362,23 @@ impl<'a> Columns<'a> {
 }
 
 impl<'a> RecordColumns<'a> {
+    fn with_room(records: usize) -> Self {
+        Self {
+            run: Vec::with_capacity(records),
+            attempt: Vec::with_capacity(records),
+            seq: Vec::with_capacity(records),
+            step: Vec::with_capacity(records),
+            slot: Vec::with_capacity(records),
+            kind: Vec::with_capacity(records),
+            body: Vec::with_capacity(records),
+            tries: Vec::with_capacity(records),
+            began_at: Vec::with_capacity(records),
+            at: Vec::with_capacity(records),
+            next_at: Vec::with_capacity(records),
+            foreign: Vec::with_capacity(records),
+        }
+    }
+
     fn add(&mut self, lease: Lease, record: &'a Record) -> Result<(), Fault> {
         let row = RecordRow::of(lease, record)?;
         self.run.push(row.run);

@@ -73,8 +73,9 @@ async fn serve<W: Write>(mut receiver: mpsc::UnboundedReceiver<W>, mut line: Lin
 
 /// The writes of the next commit, in order. A second write of a run waits for the commit after.
 fn next_batch<W: Write>(queued: &mut VecDeque<W>) -> Vec<W> {
-    let mut runs = HashSet::new();
-    let (mut batch, mut later) = (Vec::new(), VecDeque::new());
+    let room = queued.len().min(COMMIT_BATCH_MAX);
+    let (mut runs, mut batch) = (HashSet::with_capacity(room), Vec::with_capacity(room));
+    let mut later = VecDeque::new();
     let mut bytes = 0;
     while let Some(write) = queued.pop_front() {
         let full = batch.len() == COMMIT_BATCH_MAX || bytes > COMMIT_BYTES_MAX;
