@@ -27,6 +27,38 @@ async fn a_repeated_claim_finds_what_its_first_try_is_about_to_take() {
     }
 }
 
+/// Fails where a claim that is asked for again leaves its ticket open: the first try, which a network
+/// may deliver minutes later, would take runs for a worker that never hears of them.
+#[tokio::test]
+async fn a_claim_that_comes_after_its_repeat_takes_nothing() {
+    let stage = Stage::new();
+    let (store, late) = (stage.open().await, stage.open().await);
+    let worker = joined(&store).await;
+    for _ in 0..2 {
+        assert!(store.claim(claim_of(worker, 1)).await.unwrap().runs.is_empty());
+    }
+    let run = started(&store).await;
+    // Another store knows nothing of the repeat, as the statement of the first try does not.
+    assert!(late.claim(claim_of(worker, 1)).await.unwrap().runs.is_empty());
+    assert_eq!(claimed(&store, worker, 2).await.run, run);
+}
+
+/// Fails where a closed ticket hides what its first try took.
+#[tokio::test]
+async fn a_repeated_claim_finds_what_was_taken_and_takes_no_more() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let run = started(&store).await;
+    let first = claimed(&store, worker, 1).await;
+    let next = started(&store).await;
+    let again = store.claim(claim_of(worker, 1)).await.unwrap();
+    let leases: Vec<_> = again.runs.iter().map(|claimed| claimed.lease).collect();
+    assert_eq!((first.run, leases), (run, vec![first]));
+    assert!(again.more, "there is more, for the next ticket");
+    assert_eq!(claimed(&store, worker, 2).await.run, next);
+}
+
 /// Limits the queue, and holds its row in an open transaction.
 async fn limited(stage: &Stage, store: &PostgresStore) -> Client {
     let limits = QueueLimits { concurrency: Some(2), ..QueueLimits::default() };

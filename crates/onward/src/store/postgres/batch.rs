@@ -33,7 +33,9 @@ pub(super) struct RunWrite {
     pub(super) records: Vec<Record>,
     pub(super) end: Option<End>,
     pub(super) unasked: Vec<String>,
-    pub(super) answer: oneshot::Sender<Result<Settled, Error>>,
+    /// The records go back with the answer, to be freed by the thread that made them: this one would
+    /// have to lock the other's memory for each piece.
+    pub(super) answer: oneshot::Sender<Reply<Settled, Record>>,
 }
 
 impl RunWrite {
@@ -58,7 +60,7 @@ impl RunWrite {
 
     fn tell(self, answer: Result<Settled, Error>) {
         // A caller that is gone does not mind.
-        let _ = self.answer.send(answer);
+        let _ = self.answer.send((answer, self.records));
     }
 }
 
@@ -431,7 +433,14 @@ impl<'a> EndColumns<'a> {
     }
 }
 
-/// What a caller is told whose write was dropped with the store.
-pub(super) fn dropped() -> Error {
-    Error::Unavailable(Outage::NoAnswer, "the store is closed".into())
+/// What a lane answers, and what was submitted to it.
+pub(super) type Reply<T, W> = (Result<T, Error>, Vec<W>);
+
+/// The answer of a lane, once it is there. What comes with it is freed here.
+pub(super) async fn said<T, W>(answered: oneshot::Receiver<Reply<T, W>>) -> Result<T, Error> {
+    match answered.await {
+        Ok((answer, _)) => answer,
+        // The write was dropped with the store.
+        Err(_) => Err(Error::Unavailable(Outage::NoAnswer, "the store is closed".into())),
+    }
 }

@@ -1,10 +1,11 @@
 //! Claiming: waking what is due, then giving runs to a worker.
 //!
-//! Owns: a claim's answer, put together from what the database took for it. Never takes a run for
+//! Owns: a claim's answer, put together from what the database took for it, and that a claim whose
+//! answer was lost takes no more. Never takes a run for
 //! a lost worker. Where it looks for runs is `floor`'s.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_postgres::types::Type;
 
@@ -15,7 +16,7 @@ use super::tx::{Changes, Param, Session, transact};
 use super::{Shared, settle, signal};
 use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::{Asks, Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
-use crate::{Clock as _, Record, RunId, Waits, failpoint};
+use crate::{Clock as _, Record, RunId, Waits, WorkerId, failpoint};
 
 const CLAIM: &str = "select again, next_due, more, suspect, changed, woken, marks, \
                      mark_attempts, mark_ends, look_us, seen_queue, seen_workflow, seen_priority, \
@@ -25,6 +26,11 @@ const CLAIM: &str = "select again, next_due, more, suspect, changed, woken, mark
 /// Gives runs to a worker.
 pub(super) async fn claim(shared: Arc<Shared>, claim: Claim) -> Result<Claims, Fault> {
     let mut session = Session::open(&shared).await?;
+    if shared.tickets.is_repeat(claim.worker, claim.ticket) {
+        let params: [Param<'_>; 2] =
+            [(&worker_uuid(claim.worker), Type::UUID), (&claim.ticket, Type::INT8)];
+        session.rows(include_str!("sql/claim_close.sql"), &params).await?;
+    }
     failpoint::hit("claim.before_commit");
     let view = shared.heads.view(claim.worker, shared.clock.now());
     let Some(row) = session.first(CLAIM, &Params::of(&claim, &shared, &view).each()).await? else {
@@ -54,6 +60,29 @@ pub(super) async fn claim(shared: Arc<Shared>, claim: Claim) -> Result<Claims, F
         }
     }
     Ok(claims)
+}
+
+/// The tickets that workers asked with last. The same again means that an answer was lost, and the
+/// lost try may still be on its way: it is closed first, so that what it takes is found by its repeat
+/// or not taken at all. Without, it would take runs that nobody asks for, for as long as the worker
+/// lives.
+#[derive(Debug, Default)]
+pub(super) struct Tickets(Mutex<HashMap<WorkerId, i64>>);
+
+impl Tickets {
+    /// Whether a worker asked with this ticket before.
+    fn is_repeat(&self, worker: WorkerId, ticket: i64) -> bool {
+        self.lock().insert(worker, ticket) == Some(ticket)
+    }
+
+    /// Forgets a worker that is gone.
+    pub(super) fn forget(&self, worker: WorkerId) {
+        self.lock().remove(&worker);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<WorkerId, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Params<'a> {

@@ -49,7 +49,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use self::batch::RunWrite;
+use self::batch::{RunWrite, said};
+use self::claim::Tickets;
 use self::clock::StoreClock;
 use self::connect::Connector;
 use self::fault::Fault;
@@ -99,6 +100,7 @@ pub(crate) struct Shared {
     timeout: Duration,
     /// Where claims look, which is no fact about a run.
     heads: Heads,
+    tickets: Tickets,
     /// Who speaks in a notification.
     sender: String,
     /// What other processes are to be told.
@@ -151,6 +153,7 @@ impl PostgresStore {
             connector,
             timeout: options.statement_timeout,
             heads: Heads::default(),
+            tickets: Tickets::default(),
             sender: format!("{:016x}", WorkerId::new().as_u128() as u64),
             told,
         });
@@ -191,7 +194,7 @@ impl PostgresStore {
         let Settle { records, end, unasked } = settle;
         let end = ends.then_some(end);
         self.lane(lease.run).submit(RunWrite { lease, records, end, unasked, answer });
-        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(batch::dropped())) })
+        Box::pin(said(answered))
     }
 
     /// A write that asks questions, in a transaction of its own.
@@ -234,7 +237,7 @@ impl Store for PostgresStore {
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
         let (answer, answered) = oneshot::channel();
         self.starts.submit(StartWrite { runs, answer });
-        Box::pin(async move { answered.await.unwrap_or_else(|_| Err(batch::dropped())) })
+        Box::pin(said(answered))
     }
 
     fn join(&self, worker: NewWorker) -> Answer<'_, ()> {

@@ -258,7 +258,8 @@ table workers (
     lease_ms bigint not null,
     lease_until bigint not null,
     lost_at bigint,
-    concurrency bigint
+    concurrency bigint,
+    closed_ticket bigint
 ) with (fillfactor=50);
 CREATE INDEX workers_lost ON onward.workers USING btree (lost_at) WHERE (lost_at IS NOT NULL);
 CREATE UNIQUE INDEX workers_pkey ON onward.workers USING btree (id);

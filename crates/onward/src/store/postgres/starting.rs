@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio_postgres::types::Type;
 
 use super::Shared;
+use super::batch::Reply;
 use super::fault::Fault;
 use super::lane::{Line, Write};
 use super::row::{json_text, run_id, run_uuid, small, small_limit, worker_uuid};
@@ -31,7 +32,15 @@ pub(super) type Answers = Vec<Result<Started, Error>>;
 /// Runs to start.
 pub(super) struct StartWrite {
     pub(super) runs: Vec<NewRun>,
-    pub(super) answer: oneshot::Sender<Result<Answers, Error>>,
+    /// The runs go back with the answer, as records do.
+    pub(super) answer: oneshot::Sender<Reply<Answers, NewRun>>,
+}
+
+impl StartWrite {
+    fn tell(self, answers: Result<Answers, Error>) {
+        // A caller that is gone does not mind.
+        let _ = self.answer.send((answers, self.runs));
+    }
 }
 
 impl Write for StartWrite {
@@ -53,7 +62,7 @@ impl Write for StartWrite {
             Err(Fault::Outage(Outage::Locked, _)) => (HashMap::new(), false),
             Err(fault) => {
                 for write in batch {
-                    let _ = write.answer.send(Err(fault.clone().into()));
+                    write.tell(Err(fault.clone().into()));
                 }
                 return;
             }
@@ -72,7 +81,8 @@ impl Write for StartWrite {
         for write in batch {
             if write.runs.iter().all(|run| started.contains_key(&run.id)) {
                 let answers = write.runs.iter().filter_map(|run| started.get(&run.id).cloned());
-                let _ = write.answer.send(Ok(answers.map(Ok).collect()));
+                let answers = answers.map(Ok).collect();
+                write.tell(Ok(answers));
             } else {
                 late.push(write);
             }
@@ -150,12 +160,11 @@ async fn finish(shared: Arc<Shared>, write: StartWrite, started: Arc<HashMap<Run
             Ok(started) => answers.push(Ok(started)),
             Err(Fault::Refused(error)) => answers.push(Err(error)),
             Err(fault) => {
-                let _ = write.answer.send(Err(fault.into()));
-                return;
+                return write.tell(Err(fault.into()));
             }
         }
     }
-    let _ = write.answer.send(Ok(answers));
+    write.tell(Ok(answers));
 }
 
 /// Starts one run in a transaction of its own.

@@ -88,6 +88,7 @@ async fn renew_once(shared: &Arc<Shared>, worker: WorkerId) -> Result<Timestamp,
 /// Ends a worker and queues what it holds.
 pub(super) async fn leave(shared: Arc<Shared>, worker: WorkerId) -> Result<(), Fault> {
     shared.heads.forget(worker);
+    shared.tickets.forget(worker);
     let mut session = Session::open(&shared).await?;
     let params: [Param<'_>; 2] =
         [(&shared.clock.given(), Type::INT8), (&worker_uuid(worker), Type::UUID)];

@@ -52,6 +52,7 @@ set lock_timeout = '6s' as $$
 declare
     v_now bigint;
     v_woken uuid[];
+    v_open boolean;
     v_taken uuid[];
     v_kept text[];
     v_began timestamptz;
@@ -75,6 +76,10 @@ begin
         ('x' || substr(k.hex, 1, 8))::bit(32)::integer, ('x' || substr(k.hex, 9, 8))::bit(32)::integer
     )
     from (select right(replace(p_worker::text, '-', ''), 16) as hex) k;
+    -- Under that lock: a first try may come long after its repeat was answered, and takes nothing then.
+    v_open := not exists (
+        select from onward.workers w where w.id = p_worker and w.closed_ticket >= p_ticket
+    );
     v_now := onward.now_ms(p_now);
     v_woken := onward.wake(p_due_from, v_now, p_wake_limit);
     v_kept := onward.claim_kept(p_build);
@@ -97,7 +102,7 @@ begin
     select array_agg(id order by id) into v_taken
     from onward.runs
     where state = 'running' and worker = p_worker and ticket = p_ticket;
-    if v_taken is null then
+    if v_taken is null and v_open then
         v_began := clock_timestamp();
         v_pages := onward.claim_pages();
         select
@@ -152,6 +157,7 @@ begin
             started_at = coalesce(started_at, v_now)
         where id = any (v_taken);
     end if;
+    v_taken := coalesce(v_taken, '{}');
     again := exists (select from onward.runs where id = any (v_taken) and attempt > 1);
     next_due := (
         select due_at from onward.runs
