@@ -37,12 +37,12 @@ pub(crate) struct Load {
 /// Every load, by the name of its measure; those of one process are taken in this one.
 #[rustfmt::skip]
 pub(crate) const LOADS: [Load; 6] = [
-    Load { measure: "steps_100", runs: 2_000, in_flight: 100, processes: 1 },
-    Load { measure: "steps_1000", runs: 20_000, in_flight: 1_000, processes: 1 },
-    Load { measure: "steps_100_2", runs: 2_000, in_flight: 100, processes: 2 },
-    Load { measure: "steps_100_4", runs: 2_000, in_flight: 100, processes: 4 },
-    Load { measure: "steps_1000_2", runs: 20_000, in_flight: 1_000, processes: 2 },
-    Load { measure: "steps_1000_4", runs: 20_000, in_flight: 1_000, processes: 4 },
+    Load { measure: "steps_100", runs: 10_000, in_flight: 100, processes: 1 },
+    Load { measure: "steps_1000", runs: 60_000, in_flight: 1_000, processes: 1 },
+    Load { measure: "steps_100_2", runs: 10_000, in_flight: 100, processes: 2 },
+    Load { measure: "steps_100_4", runs: 10_000, in_flight: 100, processes: 4 },
+    Load { measure: "steps_1000_2", runs: 60_000, in_flight: 1_000, processes: 2 },
+    Load { measure: "steps_1000_4", runs: 60_000, in_flight: 1_000, processes: 4 },
 ];
 
 impl Load {
@@ -58,26 +58,43 @@ impl Load {
 pub(crate) async fn measure(bench: &Bench, place: &Place, name: &str) -> Fallible<Measured> {
     let load = LOADS.iter().find(|load| load.measure == name).ok_or("no such load")?;
     let raw = Raw::open(place).await?;
-    let mut limits = Vec::new();
-    for _ in 0..RAW_FIGURES {
-        limits.push(raw.rows_per_second().await?);
-    }
+    let mut limits = Limits::default();
+    limits.take(bench, place, &raw).await?;
     let runs = bench.count(load.runs);
     let took = match load.processes {
         1 => in_this_process(place, runs, load.in_flight).await?,
         processes => in_children(place, runs, load.in_flight, processes).await?,
     };
-    for _ in 0..RAW_FIGURES {
-        limits.push(raw.rows_per_second().await?);
-    }
+    limits.take(bench, place, &raw).await?;
     let rate = (runs * STEPS) as f64 / took.as_secs_f64();
     let measured = Measured::new(load.measure, rate, "steps/s", load.aim(bench));
-    let measured = measured.against(median(limits));
-    if matches!(bench.kind, Kind::Sqlite { .. }) {
+    let measured = measured.against(median(limits.batches));
+    if limits.singles.is_empty() {
         return Ok(measured);
     }
-    let single = raw_rows::single(bench, place, ROWS_CLIENTS).await?;
+    let single = limits.singles.iter().sum::<f64>() / limits.singles.len() as f64;
     Ok(measured.with("raw_rows_16", single).with("of_rows_16", rate / single))
+}
+
+/// The raw limits, taken on either side of the measure: these machines change their speed.
+#[derive(Default)]
+struct Limits {
+    /// Rows a second, a hundred in a commit.
+    batches: Vec<f64>,
+    /// Rows a second, one in a commit, by so many clients of a server.
+    singles: Vec<f64>,
+}
+
+impl Limits {
+    async fn take(&mut self, bench: &Bench, place: &Place, raw: &Raw) -> Fallible<()> {
+        for _ in 0..RAW_FIGURES {
+            self.batches.push(raw.rows_per_second().await?);
+        }
+        if !matches!(bench.kind, Kind::Sqlite { .. }) {
+            self.singles.push(raw_rows::single(bench, place, ROWS_CLIENTS).await?);
+        }
+        Ok(())
+    }
 }
 
 async fn in_this_process(place: &Place, runs: usize, in_flight: usize) -> Fallible<Duration> {

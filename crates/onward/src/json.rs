@@ -21,7 +21,7 @@ thread_local! {
     static WRITTEN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The longest text whose room is kept for the next.
+/// The longest text whose room is kept for the next: most payloads are shorter, and a thread keeps one.
 const WRITTEN_BYTES_KEPT: usize = 64 * 1024;
 
 /// A JSON text: an input, a step's result, an output, a failure's details.
@@ -45,11 +45,12 @@ impl Json {
     /// [`PAYLOAD_BYTES_MAX`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         // Taken and not borrowed: a value may make payloads of its parts while it is written.
-        let mut text = WRITTEN.take();
+        // While the thread ends there is none.
+        let mut text = WRITTEN.try_with(Cell::take).unwrap_or_default();
         text.clear();
         let written = Self::write(value, &mut text);
         if text.capacity() <= WRITTEN_BYTES_KEPT {
-            WRITTEN.set(text);
+            let _ = WRITTEN.try_with(|written| written.set(text));
         }
         written
     }
@@ -333,6 +334,24 @@ mod tests {
         let missing = Json::parse(r#"{"kind":"debit"}"#).unwrap().read::<Card>().unwrap_err();
         let said = missing.detail();
         assert!(said.ends_with("at line 1 column 16, the field `number` is missing"), "{said}");
+    }
+
+    /// Fails where what is left of one payload gets into the next.
+    #[test]
+    fn payloads_do_not_mix() {
+        struct Nested;
+        impl Serialize for Nested {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let inner = Json::of(&[1, 2]).map_err(serde::ser::Error::custom)?;
+                serializer.serialize_str(inner.as_str())
+            }
+        }
+        let half_way = [std::collections::HashMap::from([((1, 2), 3)])];
+        assert_eq!(Json::of(&half_way).unwrap_err().code(), Code::NotSerializable);
+        assert_eq!(Json::of(&("a", Nested)).unwrap().as_str(), r#"["a","[1,2]"]"#);
+        let long = "x".repeat(2 * WRITTEN_BYTES_KEPT);
+        assert_eq!(Json::of(&long).unwrap().as_str().len(), long.len() + 2);
+        assert_eq!(Json::of(&1).unwrap().as_str(), "1");
     }
 
     #[test]

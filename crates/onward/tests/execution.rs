@@ -573,6 +573,34 @@ async fn a_step_that_finishes_while_cancelled_keeps_its_record() {
     worker.shutdown().await.unwrap();
 }
 
+/// Fails where a cancel is told only to bodies that wait for one.
+#[tokio::test]
+async fn a_body_that_asks_late_hears_of_a_cancel() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let asks = Arc::new(tokio::sync::Notify::new());
+    let asked = Arc::clone(&asks);
+    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+        let asked = Arc::clone(&asked);
+        async move {
+            ctx.step("late", async |step| {
+                asked.notified().await;
+                step.cancelled().await;
+                Ok::<_, Failure>("heard".to_owned())
+            })
+            .await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    run.cancel().await.unwrap();
+    // Long enough for the cancel to be with the run's driver, which looks every half second.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    asks.notify_one();
+    assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+    assert_eq!(run.history().await.unwrap().len(), 1, "the body ended by itself");
+    worker.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_run_that_is_out_of_time_fails() {
     let onward = Onward::open("memory:").await.unwrap();

@@ -112,6 +112,7 @@ macro_rules! conformance_suite {
                 start_by_claimant_with_stale_lease
                 unknown_claimant_gets_nothing
                 claimant_does_not_get_a_delayed_run
+                runs_of_one_start_have_each_its_claimant
                 claimant_does_not_get_an_existing_run
                 claimant_does_not_get_a_replacing_run
             }

@@ -177,6 +177,29 @@ pub async fn claimant_does_not_get_a_delayed_run(stage: &Stage) {
     assert_eq!(stage.run(new.id).await.worker, None);
 }
 
+/// Of the runs of one start each is claimed by its own claimant, if that lives and the run is due.
+pub async fn runs_of_one_start_have_each_its_claimant(stage: &Stage) {
+    let (lost, live) = stage.lost_worker().await;
+    let start_at = StartAt::After(1_000);
+    let runs = vec![
+        NewRun { claimant: live.claimant(), ..new_run() },
+        NewRun { claimant: lost.claimant(), ..new_run() },
+        new_run(),
+        NewRun { start_at, claimant: live.claimant(), ..new_run() },
+        NewRun { claimant: live.claimant(), ..new_run() },
+    ];
+    let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
+    let answers = stage.store.start(runs).await.unwrap();
+    let how: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().how).collect();
+    use StartedHow::{Claimed, New};
+    assert_eq!(how, [Claimed, New, New, New, Claimed]);
+    for (place, id) in ids.into_iter().enumerate() {
+        let run = stage.run(id).await;
+        let held = matches!(place, 0 | 4);
+        assert_eq!((run.worker, run.attempt), (held.then_some(live.id), u32::from(held)));
+    }
+}
+
 /// A claimant does not get a run that was there.
 pub async fn claimant_does_not_get_an_existing_run(stage: &Stage) {
     let worker = stage.worker().await;

@@ -122,6 +122,10 @@ impl Past {
 
     /// Hands out what is known of a step that a future asks for.
     pub(crate) fn take(&mut self, step: &str) -> Option<PastStep> {
+        // As in every run that is not replayed.
+        if self.steps.is_empty() {
+            return None;
+        }
         let mut known = self.steps.remove(step_id::base(step))?;
         // The latest attempt is the one that executes.
         let here = self.builds.last_key_value().map(|(_, build)| build);

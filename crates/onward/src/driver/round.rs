@@ -116,10 +116,10 @@ impl Driver {
     /// and the run's outcome can share a commit. Nothing that follows from it begins before it is
     /// recorded: `let_steps_begin` waits for that.
     fn show_lone_result(&mut self) -> bool {
-        if self.eager.is_some() || self.in_flight.is_some() || !self.board.has_lone_result() {
+        if self.eager.is_some() || self.in_flight.is_some() {
             return false;
         }
-        let Some(draft) = self.board.take_drafts().pop() else { return false };
+        let Some(draft) = self.board.take_lone_result() else { return false };
         let (placed, record) = self.board.place(draft);
         self.board.recorded(placed);
         self.eager = Some(record);

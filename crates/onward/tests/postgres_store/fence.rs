@@ -93,6 +93,49 @@ async fn a_batch_that_waited_for_a_sweep_sees_its_mark() {
     assert!(play.taken_over().await.history.is_empty());
 }
 
+/// Fails where a start reads that its claimant lives before it has the fence: a lost worker would hold
+/// the run.
+#[tokio::test]
+async fn a_start_that_waited_for_a_sweep_is_claimed_by_nobody() {
+    let play = Takeover::new().await;
+    let raw = play.stage.raw().await;
+    hold_attempt(&raw, play.lease).await;
+    let swept = play.sweep().await;
+    play.stage.waiting(1).await;
+    let claimant = Some(Claimant { worker: play.lease.worker, build: "b1".to_owned() });
+    let started = play.here.start(vec![NewRun { claimant, ..new_run() }]);
+    play.stage.waiting(2).await;
+
+    let_go(&raw).await;
+    soon(swept).await.unwrap();
+    let started = soon(started).await.unwrap().remove(0).unwrap();
+    assert_eq!(started.how, StartedHow::New);
+    let run = play.there.get(Which::Id(started.run)).await.unwrap().unwrap();
+    assert_eq!((run.state, run.worker), (RunState::Queued, None));
+}
+
+/// Fails where a group commit reads that its worker lives before it has the fence: the run may be as
+/// it was, if a sweep passed over it because somebody had locked it.
+#[tokio::test]
+async fn a_settle_that_waited_for_a_mark_sees_it() {
+    let play = Takeover::new().await;
+    let raw = play.stage.raw().await;
+    let worker = format!("'{:032x}'::uuid", play.lease.worker.as_u128());
+    let mark = format!(
+        "begin; select pg_advisory_xact_lock(fence_key({worker}));
+         update workers set lost_at = 1 where id = {worker}"
+    );
+    raw.batch_execute(&mark).await.unwrap();
+    let last = Settle::new(vec![done(&play.here, 1, "a")], End::Completed(json("1")));
+    let settled = play.here.settle(play.lease, last);
+    play.stage.waiting(1).await;
+
+    raw.batch_execute("commit").await.unwrap();
+    assert!(matches!(soon(settled).await.unwrap_err(), Error::LeaseLost));
+    let run = play.there.get(Which::Id(play.lease.run)).await.unwrap().unwrap();
+    assert_eq!(run.state, RunState::Running, "a sweep takes it back, with what it recorded before");
+}
+
 /// Fails where a claim reads that its worker lives and takes no fence: it would take a run for a
 /// worker that is lost, behind the back of the sweep.
 #[tokio::test]

@@ -215,6 +215,13 @@ pub(crate) struct Draft {
     pub(crate) began_at: Timestamp,
 }
 
+impl Draft {
+    /// Bytes of payload, as the history limit counts them.
+    fn bytes(&self) -> usize {
+        self.entry.bytes() + self.step.len()
+    }
+}
+
 /// A transaction that is to be executed.
 pub(crate) struct Transaction {
     pub(crate) leaf: LeafId,

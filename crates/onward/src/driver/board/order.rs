@@ -55,8 +55,10 @@ impl Board {
     /// Lets every unrecorded leaf begin.
     pub(crate) fn allow_all(&self) {
         let mut inner = self.lock();
-        let asked = std::mem::take(&mut inner.asked);
-        let wakers: Vec<_> = asked.into_iter().filter_map(|id| inner.allow(id)).collect();
+        let mut asked = std::mem::take(&mut inner.asked);
+        let wakers: Vec<_> = asked.drain(..).filter_map(|id| inner.allow(id)).collect();
+        // Its room is for the next ones.
+        inner.asked = asked;
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -96,7 +98,7 @@ impl Board {
         let inner = &mut *guard;
         let drafts = std::mem::take(&mut inner.outbox);
         for draft in &drafts {
-            inner.usage.add(draft.entry.bytes() + draft.step.len(), self.run);
+            inner.usage.add(draft.bytes(), self.run);
         }
         drafts
     }
@@ -117,14 +119,17 @@ impl Board {
         }
     }
 
-    /// Whether exactly one result is to be recorded and nothing else is going on, so that it may
-    /// be shown to the function before it is durable.
-    pub(crate) fn has_lone_result(&self) -> bool {
-        let inner = self.lock();
-        inner.active == 0
+    /// The one result that is to be recorded, if nothing else is going on: it may be shown to the
+    /// function before it is durable.
+    pub(crate) fn take_lone_result(&self) -> Option<Draft> {
+        let mut inner = self.lock();
+        let is_lone = inner.active == 0
             && inner.asked.is_empty()
             && !inner.places.is_any_open()
-            && matches!(&inner.outbox[..], [draft] if draft.entry.kind().is_final())
+            && matches!(&inner.outbox[..], [draft] if draft.entry.kind().is_final());
+        let draft = inner.outbox.pop_if(|_| is_lone)?;
+        inner.usage.add(draft.bytes(), self.run);
+        Some(draft)
     }
 
     /// Lets a leaf have the result that it reported, now that it has its place in the order.
@@ -224,7 +229,7 @@ impl Board {
         self.lock().continue_as.take()
     }
 
-    /// Tells the bodies that the run is asked to end.
+    /// Tells the bodies that the run is asked to end, those too that ask for it only later.
     pub(crate) fn cancel(&self) {
         self.cancelled.send_replace(true);
     }

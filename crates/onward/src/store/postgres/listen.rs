@@ -38,8 +38,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The pause before the connection is made again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The pause between two notifications: what is committed meanwhile goes together.
+/// The pause after a notification: what is committed meanwhile goes together.
 const TOGETHER: Duration = Duration::from_millis(2);
+
+/// The pause after one that told of many runs. Each costs the server and every process that listens
+/// about as much as a commit, and at thousands of runs a second nobody waits for one of them alone.
+const TOGETHER_OF_MANY: Duration = Duration::from_millis(8);
+
+/// So many runs are many: some ten thousand a second.
+const MANY: usize = 32;
 
 /// A notification is a hint: that it is on disk matters to nobody.
 const NOTIFY: &str = "select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
@@ -50,11 +57,12 @@ pub(super) async fn tell(shared: Arc<Shared>, mut changes: mpsc::UnboundedReceiv
     let mut gathered = Vec::new();
     while changes.recv_many(&mut gathered, RUNS_MAX).await > 0 {
         let payload = payload(&shared.sender, &gathered);
+        let pause = if runs_of(&gathered) < MANY { TOGETHER } else { TOGETHER_OF_MANY };
         gathered.clear();
         if let Err(fault) = notify(&shared, &payload).await {
             tracing::debug!(?fault, "a notification was lost; others look on a timer");
         }
-        tokio::time::sleep(TOGETHER).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -72,7 +80,7 @@ fn payload(sender: &str, changes: &[Changes]) -> String {
     if changes.iter().any(|changes| changes.schedules) {
         let _ = write!(payload, " {SCHEDULES}");
     }
-    if changes.iter().map(|changes| changes.runs.len()).sum::<usize>() > RUNS_MAX {
+    if runs_of(changes) > RUNS_MAX {
         payload += " *";
         return payload;
     }
@@ -81,6 +89,10 @@ fn payload(sender: &str, changes: &[Changes]) -> String {
         let _ = write!(payload, " {:032x}", run.as_u128());
     }
     payload
+}
+
+fn runs_of(changes: &[Changes]) -> usize {
+    changes.iter().map(|changes| changes.runs.len()).sum()
 }
 
 /// Listens for as long as the store lives.

@@ -18,7 +18,8 @@ create or replace function onward.record(
 ) returns boolean
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set jit = off
+set enable_seqscan = off
+set jit = off
 -- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.
 set lock_timeout = '3s' as $$
 begin

@@ -6,6 +6,9 @@
 -- is queued instead of parked. When a record's slot or another row is there already, or a run has
 -- another behind it, the whole batch is undone and its writes are made one by one. To ask for each
 -- row whether it is there (`on conflict`) costs a lock per row, and it hardly ever is.
+--
+-- Where every write passes, arrays are unnested side by side in a select's list. In its `from` each
+-- would be copied into a store of its own first, which costs a record as much as finding its run.
 create or replace function onward.settle(
     p_now bigint,
     p_workers uuid[],
@@ -37,7 +40,8 @@ create or replace function onward.settle(
 language plpgsql volatile
 -- A plan is made once, and looks each run of the batch up by its id, whatever the tables were like.
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set jit = off
+set enable_seqscan = off
+set jit = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -72,7 +76,11 @@ begin
             where w.ending in ('completed', 'failed', 'cancelled') and r.parent is not null
         )
     into v_held, v_ends, v_parks, v_told
-    from unnest(w_run, w_worker, w_attempt, w_end) w (run, worker, attempt, ending)
+    from (
+        select
+            unnest(w_run) as run, unnest(w_worker) as worker, unnest(w_attempt) as attempt,
+            unnest(w_end) as ending
+    ) w
     cross join lateral (
         -- By its id alone: a plan that walks what is running would cost each step all of it.
         select r.state, r.worker, r.attempt, r.parent
@@ -131,14 +139,9 @@ begin
             foreign_await
         )
         select
-            r.run, r.seq, r.step, r.slot, r.kind, r.body, r.try, r.attempt, r.began_at, r.at,
-            r.next_at, r.foreign_await
-        from unnest(
-            r_run, r_seq, r_step, r_slot, r_kind, r_body, r_try, r_attempt, r_began_at, r_at,
-            r_next_at, r_foreign
-        ) r (
-            run, seq, step, slot, kind, body, try, attempt, began_at, at, next_at, foreign_await
-        );
+            unnest(r_run), unnest(r_seq), unnest(r_step), unnest(r_slot), unnest(r_kind),
+            unnest(r_body), unnest(r_try), unnest(r_attempt), unnest(r_began_at), unnest(r_at),
+            unnest(r_next_at), unnest(r_foreign);
     end if;
     if v_ends > 0 then
         update onward.runs r
@@ -160,8 +163,11 @@ begin
                 when w.ending = 'cancelled' then true
                 when w.ending = 'failed' and r.cancel_at is not null then true
             end
-        from unnest(w_run, w_worker, w_attempt, w_end, w_step)
-            w (run, worker, attempt, ending, step)
+        from (
+            select
+                unnest(w_run) as run, unnest(w_worker) as worker, unnest(w_attempt) as attempt,
+                unnest(w_end) as ending, unnest(w_step) as step
+        ) w
         where r.id = w.run and r.worker = w.worker and r.attempt = w.attempt
             and r.successor is null
             and w.ending in ('completed', 'failed', 'cancelled');
@@ -172,7 +178,11 @@ begin
         end if;
         insert into onward.outputs (run, output, failure)
         select w.run, w.output, w.failure
-        from unnest(w_run, w_end, w_output, w_failure) w (run, ending, output, failure)
+        from (
+            select
+                unnest(w_run) as run, unnest(w_end) as ending, unnest(w_output) as output,
+                unnest(w_failure) as failure
+        ) w
         where w.ending in ('completed', 'failed');
     end if;
     if v_ends + v_parks > 0 then

@@ -98,8 +98,7 @@ begin
         where s.id = any (v_new);
     end if;
     insert into onward.inputs (run, input, tags)
-    select s.id, s.input, s.tags
-    from unnest(s_id, s_input, s_tags) s (id, input, tags);
+    select unnest(s_id), unnest(s_input), unnest(s_tags);
     if cardinality(t_run) > 0 then
         insert into onward.tags (name, value, run)
         select t.name, t.value, t.run
@@ -145,10 +144,13 @@ begin
                 and not t.queue = any (v_limited) as is_held
         from (
             select u.*, greatest(coalesce(u.at, v_now + coalesce(u.after, 0)), v_now) as start
-            from unnest(
-                s_id, s_workflow, s_queue, s_priority, s_after, s_at, s_timeout, s_key, s_worker,
-                s_build, s_lane
-            ) u (id, workflow, queue, priority, after, at, timeout, key, worker, build, lane)
+            from (
+                select
+                    unnest(s_id) as id, unnest(s_workflow) as workflow, unnest(s_queue) as queue,
+                    unnest(s_priority) as priority, unnest(s_after) as after, unnest(s_at) as at,
+                    unnest(s_timeout) as timeout, unnest(s_key) as key,
+                    unnest(s_worker) as worker, unnest(s_build) as build, unnest(s_lane) as lane
+            ) u
         ) t
         -- Computed once for each, and not wherever it is used.
         offset 0

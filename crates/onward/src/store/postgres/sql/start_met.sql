@@ -11,7 +11,8 @@ create or replace function onward.start_met(
 ) returns table (id uuid, run uuid, at bigint)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set jit = off
+set enable_seqscan = off
+set jit = off
 set lock_timeout = '3s' as $$
 declare
     v_now bigint;
