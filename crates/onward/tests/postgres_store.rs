@@ -9,9 +9,14 @@ mod database;
 
 #[path = "postgres_store/cluster.rs"]
 mod cluster;
+#[path = "transaction/seat.rs"]
+#[allow(dead_code, reason = "it is shared, and these tests need a part of it")]
+mod seat;
 #[path = "postgres_store/stage.rs"]
 mod stage;
 
+#[path = "postgres_store/again.rs"]
+mod again;
 #[path = "postgres_store/clock.rs"]
 mod clock;
 #[path = "postgres_store/corrupt.rs"]

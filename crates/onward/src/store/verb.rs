@@ -213,7 +213,8 @@ pub struct Claimed {
     pub voided_seq: Option<u64>,
     /// The builds of earlier attempts, by attempt number.
     pub builds: BTreeMap<u32, String>,
-    /// The signals that are not in the history yet, in the order in which they came.
+    /// The signals that are not in the history yet, in the order in which they came: those that the run
+    /// counts, and none that came since.
     pub signals: Vec<Signal>,
     /// The first payload of it that cannot be read here, which is left as it is stored.
     pub unreadable: Option<Box<Unreadable>>,

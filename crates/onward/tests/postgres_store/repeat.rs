@@ -59,6 +59,29 @@ async fn a_repeated_claim_finds_what_was_taken_and_takes_no_more() {
     assert_eq!(claimed(&store, worker, 2).await.run, next);
 }
 
+/// Fails where a claim gives a signal that came after it had read the run: the run hears of it again,
+/// as of one that is new, and its second record clashes with the first.
+#[tokio::test]
+async fn a_signal_that_comes_while_its_run_is_claimed_arrives_once() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let run = started(&store).await;
+    let raw = stage.raw().await;
+    let send = format!("select signal({}, 'letter')", literal(run));
+    raw.batch_execute(&send).await.unwrap();
+    raw.batch_execute("begin; lock table signals in access exclusive mode").await.unwrap();
+    let claims = store.claim(claim_of(worker, 1));
+    // It has the run, and waits for its signals.
+    stage.waiting(1).await;
+    raw.batch_execute(&format!("{send}; commit")).await.unwrap();
+    let claimed = soon(claims).await.unwrap().runs.remove(0);
+    let known: Vec<_> = claimed.signals.iter().map(|signal| signal.no).collect();
+    assert_eq!((claimed.run.signals, known), (1, vec![1]));
+    let heard = store.inbox(run, claimed.run.signals).await.unwrap().signals;
+    assert_eq!(heard.iter().map(|signal| signal.no).collect::<Vec<_>>(), [2]);
+}
+
 /// Limits the queue, and holds its row in an open transaction.
 async fn limited(stage: &Stage, store: &PostgresStore) -> Client {
     let limits = QueueLimits { concurrency: Some(2), ..QueueLimits::default() };

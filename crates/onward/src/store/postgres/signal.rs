@@ -87,7 +87,11 @@ pub(super) async fn add_untaken(session: &mut Session, runs: &mut [Claimed]) -> 
         untaken.entry(run).or_default().push(signal);
     }
     for claimed in runs {
-        claimed.signals = untaken.remove(&claimed.lease.run).unwrap_or_default();
+        let mut signals = untaken.remove(&claimed.lease.run).unwrap_or_default();
+        // One that came after the run was read is heard of later, as what came after the last that the
+        // run knows of. Given here too, it would arrive twice.
+        signals.retain(|signal| signal.no <= claimed.run.signals);
+        claimed.signals = signals;
     }
     Ok(())
 }
