@@ -32,6 +32,9 @@ const PAYMENT_EVERY: u32 = 5;
 /// One run in this many takes longer than a lease.
 const VIGIL_EVERY: u32 = 4;
 
+/// One run in this many gets letters or has children.
+const COMPANY_EVERY: u32 = 10;
+
 /// Runs without an end that are described: the first few show what they wait for.
 const UNFINISHED_LISTED: usize = 10;
 
@@ -160,7 +163,7 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
     let starts = tokio::spawn(starting.clone().start_all());
     let deeds = storm.rage(Random::seeded(random.below(u64::MAX)), options.storm).await;
     eprintln!("the storm is over; waiting for the runs to end");
-    wait_until_ended(&onward, u64::from(options.runs), options.calm).await;
+    wait_until_ended(&onward, count_runs(&wanted), options.calm).await;
     let mut violations = match timeout(HEARING_TIME, starts).await {
         Ok(judged) => judged??,
         Err(_) => {
@@ -185,14 +188,27 @@ pub async fn play(options: Options) -> Result<Verdict, NoVerdict> {
     Ok(verdict)
 }
 
-/// The runs: most are short, some move money, and some are still under way when a stopped worker
-/// goes on.
+/// The runs: most are short, some move money, some wait for letters or for children, and some are
+/// still under way when a stopped worker goes on. Steps that share a key are left out: the checker
+/// of their work takes a process for one worker, and here it may join again after it lost a lease.
 fn wanted(runs: u32) -> Vec<(Workflow<Input, Output>, Input)> {
     let (payments, vigils) = (runs / PAYMENT_EVERY, runs / VIGIL_EVERY);
-    let mut wanted = flow::round_of(&flow::ANYWHERE, 0, runs - payments - vigils);
+    let company = runs / COMPANY_EVERY;
+    let mut wanted = flow::round_of(&flow::ANYWHERE, 0, runs - payments - vigils - company);
+    wanted.extend(flow::round_of(&[flow::MAILBOX, flow::FAMILY], 0, company));
     wanted.extend(flow::round_of(&[bank::PAYMENT], 0, payments));
     wanted.extend(flow::round_of(&[flow::VIGIL], 0, vigils));
     wanted
+}
+
+/// How many runs these become, with those that they go on as and their children.
+fn count_runs(wanted: &[(Workflow<Input, Output>, Input)]) -> u64 {
+    let more = |workflow: &Workflow<Input, Output>, input: &Input| match workflow.name() {
+        name if name == flow::RELAY.name() => u64::from(input.laps),
+        name if name == flow::FAMILY.name() => flow::PUPILS,
+        _ => 0,
+    };
+    wanted.iter().map(|(workflow, input)| 1 + more(workflow, input)).sum()
 }
 
 impl Verdict {
@@ -267,15 +283,15 @@ async fn tell(onward: Onward, counts: Arc<Counts>) {
     }
 }
 
-/// Waits until this many keys have their last run ended, for a limited time: what is missing then,
-/// the checker finds.
-async fn wait_until_ended(onward: &Onward, keys: u64, time: Duration) {
+/// Waits until this many runs are there and all have ended, for a limited time: what is missing
+/// then, the checker finds.
+async fn wait_until_ended(onward: &Onward, runs: u64, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
         let stats = onward.stats().await;
         let open = |state: &RunState| !state.is_final();
         if let Ok(stats) = stats
-            && stats.runs.values().sum::<u64>() >= keys
+            && stats.runs.values().sum::<u64>() >= runs
             && stats.runs.iter().all(|(state, count)| !open(state) || *count == 0)
         {
             return;

@@ -2,7 +2,7 @@
 //!
 //! Owns: who starts which key when, and what every starter must see: an answer within its time, no
 //! refusal, the same run for the same key, and, if it waits, the run's end. A start without an answer is repeated
-//! with its key.
+//! with its key. Whoever starts a mailbox also sends it its letters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -190,6 +190,9 @@ impl Starter {
             match flow::start(&self.onward, workflow.clone(), input).await {
                 Ok(run) => {
                     counts.made.fetch_add(1, Ordering::SeqCst);
+                    if workflow.name() == flow::MAILBOX.name() {
+                        send_letters(&run).await?;
+                    }
                     return Ok(run);
                 }
                 Err(error) if error.code() == Code::StoreUnavailable => {
@@ -214,6 +217,17 @@ impl Counts {
     /// The keys of runs whose end a starter still waits for.
     pub fn waiting(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends a mailbox its letters, all of them again while the store does not answer.
+async fn send_letters(run: &RunHandle<Output>) -> Result<(), String> {
+    loop {
+        match flow::send_letters(run).await {
+            Ok(()) => return Ok(()),
+            Err(error) if error.code() == Code::StoreUnavailable => sleep(REPEAT_PAUSE).await,
+            Err(error) => return Err(format!("gets no letters: {} {error}", error.code())),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The storm: what goes wrong, at random, over a crew of workers and their server.
 //!
-//! Owns: which deed comes when, and that everything is well again at its end. The seed decides the
-//! order of deeds, their targets and their times; what the processes do meanwhile, it cannot.
+//! Owns: which deed comes when, that no kind is left out, and that everything is well again at its
+//! end. The seed decides the order of deeds, their targets and their times; what the processes do
+//! meanwhile, it cannot.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,47 +77,64 @@ pub struct Storm {
 }
 
 impl Storm {
-    /// Rages for this long, then lets everything be well again.
+    /// Rages for this long, then lets everything be well again; gives what was done. Each kind of
+    /// deed falls due once, in any order and spread over the time; between them come others by
+    /// chance.
     pub async fn rage(&self, mut random: Random, time: Duration) -> Deeds {
         let begun = Instant::now();
-        let mut deeds = Deeds::new();
-        let mut under_way = JoinSet::new();
+        let mut owed = each_once(self.choice, &mut random);
+        let (mut under_way, mut done) = (JoinSet::new(), Vec::new());
         while begun.elapsed() < time {
-            let deed = choose(self.choice, &mut random);
+            let chosen = choose(self.choice, &mut random);
             let target = random.below(self.slots.len() as u64);
-            let slot = Arc::clone(&self.slots[usize::try_from(target).unwrap_or_default()]);
-            if slot.take() {
-                *deeds.entry(deed).or_default() += 1;
-                under_way.spawn(self.clone().act(deed, slot, random.clone()));
+            let due_at = time.mul_f64(1.0 - owed.len() as f64 / self.choice.len() as f64);
+            let due = owed.last().copied().filter(|_| begun.elapsed() >= due_at);
+            // One that is due comes over whoever is free, and one by chance over its target alone.
+            let reach = if due.is_some() { self.slots.len() } else { 1 };
+            let from = usize::try_from(target).unwrap_or_default();
+            let mut reached = self.slots.iter().cycle().skip(from).take(reach);
+            if let Some(slot) = reached.find(|slot| slot.take()) {
+                if due.is_some() {
+                    owed.pop();
+                }
+                let act = self.clone().act(due.unwrap_or(chosen), Arc::clone(slot), random.clone());
+                under_way.spawn(act);
             }
             let pause_ms = u64::try_from(self.pause_max.as_millis()).unwrap_or(u64::MAX).max(1);
             sleep(Duration::from_millis(random.below(pause_ms))).await;
-            while under_way.try_join_next().is_some() {}
+            while let Some(ended) = under_way.try_join_next() {
+                done.push(ended.ok().flatten());
+            }
         }
-        under_way.join_all().await;
+        done.extend(under_way.join_all().await);
+        let mut deeds = Deeds::new();
+        done.into_iter().flatten().for_each(|deed| *deeds.entry(deed).or_default() += 1);
         deeds
     }
 
-    async fn act(self, deed: Deed, slot: Arc<Slot>, mut random: Random) {
+    /// Does it, and gives it back if it came about.
+    async fn act(self, deed: Deed, slot: Arc<Slot>, mut random: Random) -> Option<Deed> {
         let moment = Duration::from_millis(random.below(500));
         let past_lease =
             self.lease.mul_f64(1.2) + self.lease.mul_f64(0.001 * random.below(1_500) as f64);
+        let mut is_done = true;
         match deed {
             Deed::Kill => {
-                slot.kill();
+                is_done = slot.kill();
                 sleep(moment).await;
-                let _ = slot.spawn();
+                is_done &= slot.spawn().is_ok();
             }
             Deed::Stop => {
-                slot.stop();
+                is_done = slot.stop();
                 sleep(past_lease).await;
-                slot.go_on();
+                is_done &= slot.go_on();
             }
             Deed::Cut => slot.proxy.cut(any_cut(&mut random)),
             Deed::Swallow => {
                 let passing = u32::try_from(random.below(8)).unwrap_or_default();
                 let sprung = slot.proxy.swallow_commit(passing, any_cut(&mut random), is_write);
-                let _ = tokio::time::timeout(self.lease, sprung).await;
+                let sprung = tokio::time::timeout(self.lease, sprung).await;
+                is_done = matches!(sprung, Ok(Ok(_)));
             }
             Deed::BlackHole => {
                 slot.proxy.black_hole();
@@ -135,22 +153,36 @@ impl Storm {
                 sleep(past_lease).await;
                 slot.proxy.pass();
             }
-            Deed::RestartServer => self.restart(Server::stop).await,
-            Deed::KillServer => self.restart(Server::kill).await,
+            Deed::RestartServer => is_done = self.restart(Server::stop).await,
+            Deed::KillServer => is_done = self.restart(Server::kill).await,
         }
         slot.give_back();
+        is_done.then_some(deed)
     }
 
-    async fn restart(&self, end: fn(&mut Server) -> std::io::Result<()>) {
+    /// Ends the server and starts it again; whether it came back.
+    async fn restart(&self, end: fn(&mut Server) -> std::io::Result<()>) -> bool {
         let server = Arc::clone(&self.server);
         let restarted = tokio::task::spawn_blocking(move || {
             let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
             end(&mut server).and_then(|()| server.start_again())
         });
-        if let Ok(Err(error)) = restarted.await {
+        let restarted = restarted.await;
+        if let Ok(Err(error)) = &restarted {
             eprintln!("the server does not come back: {error}");
         }
+        matches!(restarted, Ok(Ok(())))
     }
+}
+
+/// Every kind of deed once, in an order of its own.
+fn each_once(choice: &Choice, random: &mut Random) -> Vec<Deed> {
+    let mut deeds: Vec<Deed> = choice.iter().map(|(deed, _)| *deed).collect();
+    for last in (1..deeds.len()).rev() {
+        let other = random.below(last as u64 + 1);
+        deeds.swap(last, usize::try_from(other).unwrap_or_default());
+    }
+    deeds
 }
 
 fn choose(choice: &Choice, random: &mut Random) -> Deed {
@@ -182,4 +214,19 @@ fn is_write(statements: &str) -> bool {
         "update ",
     ];
     writes.iter().any(|word| statements.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_kind_of_deed_is_left_out_and_the_seed_decides_their_order() {
+        let order = |seed| each_once(&ALL, &mut Random::seeded(seed));
+        let mut kinds = order(1);
+        kinds.sort_unstable();
+        assert_eq!(kinds, ALL.map(|(deed, _)| deed));
+        assert_eq!(order(1), order(1));
+        assert!((2..10).any(|seed| order(seed) != order(1)));
+    }
 }

@@ -38,6 +38,9 @@ async fn every_promise_holds_in_a_storm() {
         panic!("{SEED}={}; logs in {}\n{verdict}", verdict.seed, kept.display());
     }
     println!("{verdict}");
+    for (deed, _) in &storm::ALL {
+        assert!(verdict.deeds.contains_key(deed), "the storm left out {deed:?}\n{verdict}");
+    }
     assert!(verdict.lost > 0, "the storm was too weak: nobody lost a lease");
     assert!(verdict.swallowed > 0, "the storm was too weak: no answer was lost");
 }

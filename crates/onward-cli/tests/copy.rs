@@ -9,6 +9,8 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use onward::RunId;
+use onward::tokio_postgres::{self, NoTls};
 use place::{Ended, Place, text};
 use serde_json::Value;
 
@@ -23,14 +25,60 @@ fn large(place: &Place) -> String {
     format!("sqlite:{}", place.path("large.db").display())
 }
 
+/// A schema of a test's own on the tests' Postgres to copy into, dropped at its end.
+struct Schema(String);
+
+impl Schema {
+    fn new() -> Self {
+        Self(format!("test_{:032x}", RunId::new().as_u128()))
+    }
+
+    fn url(&self) -> String {
+        format!("{}?schema={}", postgres(), self.0)
+    }
+}
+
+impl Drop for Schema {
+    /// On a thread of its own: a test that ends may be panicking.
+    fn drop(&mut self) {
+        let sql = format!("set lock_timeout = '5s'; drop schema if exists {} cascade", self.0);
+        let dropped = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let (client, connection) =
+                    tokio_postgres::connect(&postgres(), NoTls).await.unwrap();
+                tokio::spawn(connection);
+                client.batch_execute(&sql).await.unwrap();
+            });
+        });
+        let _ = dropped.join();
+    }
+}
+
+/// The URL of the tests' Postgres.
+fn postgres() -> String {
+    std::env::var("ONWARD_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!(
+            "ONWARD_TEST_POSTGRES is not set: run ./scripts/test, or scripts/postgres cargo test …"
+        )
+    })
+}
+
 fn copy(place: &Place, more: &[&str]) -> Ended {
-    let (from, to) = (place.url(), large(place));
-    place.onward(&[&["copy", "--from", &from, "--to", &to], more].concat())
+    copy_into(&large(place), place, more)
+}
+
+fn copy_into(to: &str, place: &Place, more: &[&str]) -> Ended {
+    place.onward(&[&["copy", "--from", &place.url(), "--to", to], more].concat())
 }
 
 /// Executes a command on the copy.
 fn on_copy(place: &Place, args: &[&str]) -> Ended {
-    place.onward(&[&["--store", &large(place)], args].concat())
+    on_store(&large(place), place, args)
+}
+
+fn on_store(store: &str, place: &Place, args: &[&str]) -> Ended {
+    place.onward(&[&["--store", store], args].concat())
 }
 
 fn shown(ended: &Ended) -> Value {
@@ -87,14 +135,10 @@ fn a_dry_run_counts_and_creates_nothing() {
 
 #[test]
 fn a_dry_run_into_a_database_without_a_schema_counts_and_creates_nothing() {
-    let Ok(server) = std::env::var("ONWARD_TEST_POSTGRES") else {
-        panic!(
-            "ONWARD_TEST_POSTGRES is not set: run ./scripts/test, or scripts/postgres cargo test …"
-        )
-    };
+    let to = format!("{}?schema=nobody_made_this_one", postgres());
     let place = Place::new();
     place.start(&["w", "--key", "k"]);
-    let (from, to) = (place.url(), format!("{server}?schema=nobody_made_this_one"));
+    let from = place.url();
     for _ in 0..2 {
         let dry = place.onward(&["copy", "--from", &from, "--to", &to, "--dry-run"]);
         assert_eq!(dry.code, 0, "{}", dry.stderr);
@@ -150,52 +194,74 @@ fn a_run_that_differs_and_a_key_that_is_taken_are_named() {
 #[test]
 fn a_live_worker_is_named_and_a_killed_ones_run_is_queued_in_the_copy() {
     let place = Place::new();
+    refuses_a_live_worker_and_takes_back_from_a_killed_one(&place, &large(&place));
+}
+
+#[test]
+fn a_live_worker_is_named_and_a_killed_ones_run_is_queued_in_the_copy_in_postgres() {
+    let schema = Schema::new();
+    refuses_a_live_worker_and_takes_back_from_a_killed_one(&Place::new(), &schema.url());
+}
+
+fn refuses_a_live_worker_and_takes_back_from_a_killed_one(place: &Place, to: &str) {
     let input = r#"{"id": 1, "channel": "premium-1"}"#;
     let held = place.start(&["index-attachment", "--input", input]);
     // A service that never answers, so that the run is held for as long as the worker lives.
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut worker = start_worker(&place, &service);
+    let mut worker = start_worker(place, &service);
     let state = || shown(&place.onward(&["runs", "show", &held, "-o", "json"]))["state"].clone();
     until(|| state() == "running");
 
-    let refused = copy(&place, &[]);
+    let refused = copy_into(to, place, &[]);
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
     assert!(refused.stderr.contains("store_served"), "{}", refused.stderr);
     assert!(refused.stderr.contains(&worker.id().to_string()), "{}", refused.stderr);
     assert!(refused.stderr.contains("serves the source, holds 1 run"), "{}", refused.stderr);
-    assert_eq!(on_copy(&place, &["runs", "list", "-o", "ids"]).stdout, "");
+    let listed = on_store(to, place, &["runs", "list", "-o", "ids"]);
+    assert_eq!((listed.code, listed.stdout.as_str()), (0, ""), "{}", listed.stderr);
 
     // Its lease lasts for minutes, but on this machine it is known to be dead at once.
     worker.kill().unwrap();
     worker.wait().unwrap();
-    let copied = copy(&place, &["-o", "json"]);
+    let copied = copy_into(to, place, &["-o", "json"]);
     assert_eq!(copied.code, 0, "{}", copied.stderr);
     assert_eq!(shown(&copied)["taken_back"], 1);
-    let run = shown(&on_copy(&place, &["runs", "show", &held, "-o", "json"]));
+    let run = shown(&on_store(to, place, &["runs", "show", &held, "-o", "json"]));
     assert_eq!((&run["state"], &run["attempt"]), (&"queued".into(), &1.into()));
     assert_eq!(state(), "running", "the source is not changed");
-    assert_eq!(shown(&copy(&place, &["-o", "json"]))["existing"], 1);
+    assert_eq!(shown(&copy_into(to, place, &["-o", "json"]))["existing"], 1);
 }
 
 #[test]
 fn an_interrupted_copy_goes_on_where_it_was() {
     let place = full();
-    let child = begin(&place);
+    let to = large(&place);
+    let child = begin(&to, &place);
     let signalled = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(signalled.success());
     let ended: Ended = child.wait_with_output().unwrap().into();
     assert_eq!(ended.code, 1, "{}", ended.stderr);
     assert!(ended.stderr.contains("interrupted; what was copied stays"), "{}", ended.stderr);
-    finish(&place);
+    finish(&to, &place);
 }
 
 #[test]
 fn a_killed_copy_goes_on_where_it_was() {
     let place = full();
-    let mut child = begin(&place);
+    goes_on_after_a_kill(&place, &large(&place));
+}
+
+#[test]
+fn a_killed_copy_into_postgres_goes_on_where_it_was() {
+    let schema = Schema::new();
+    goes_on_after_a_kill(&full(), &schema.url());
+}
+
+fn goes_on_after_a_kill(place: &Place, to: &str) {
+    let mut child = begin(to, place);
     child.kill().unwrap();
     child.wait().unwrap();
-    finish(&place);
+    finish(to, place);
 }
 
 #[test]
@@ -217,22 +283,24 @@ fn full() -> Place {
 }
 
 /// Begins a copy and returns when some of it is there.
-fn begin(place: &Place) -> Child {
-    let (from, to) = (place.url(), large(place));
-    let mut command = place.command(&["copy", "--from", &from, "--to", &to]);
+fn begin(to: &str, place: &Place) -> Child {
+    let mut command = place.command(&["copy", "--from", &place.url(), "--to", to]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until(|| !on_copy(place, &["runs", "list", "--limit", "1", "-o", "ids"]).stdout.is_empty());
+    let list = ["runs", "list", "--limit", "1", "-o", "ids"];
+    until(|| !on_store(to, place, &list).stdout.is_empty());
     child
 }
 
 /// Copies again to the end: some were there, the others are new, and none is there twice.
-fn finish(place: &Place) {
-    let counted = || on_copy(place, &["runs", "list", "-o", "ids"]).stdout.lines().count();
+fn finish(to: &str, place: &Place) {
+    let counted = || on_store(to, place, &["runs", "list", "-o", "ids"]).stdout.lines().count();
     let before = counted();
     assert!(0 < before && before < ITEMS, "{before} of {ITEMS} when it was interrupted");
-    let report = shown(&copy(place, &["-o", "json"]));
-    assert_eq!(report["existing"], before);
-    assert_eq!(report["copied"], ITEMS - before);
+    let report = shown(&copy_into(to, place, &["-o", "json"]));
+    let existing = usize::try_from(report["existing"].as_u64().unwrap()).unwrap();
+    // A server may still commit the batch whose client was killed.
+    assert!((before..ITEMS).contains(&existing), "{existing} existing, {before} were seen");
+    assert_eq!(report["copied"], ITEMS - existing);
     assert_eq!((&report["keys"], &report["verified"]), (&ITEMS.into(), &true.into()));
     assert_eq!(counted(), ITEMS);
 }

@@ -24,9 +24,9 @@ pub(crate) struct Load {
     in_flight: usize,
 }
 
-pub(crate) const HUNDRED: Load = Load { measure: "steps_100", runs: 2_000, in_flight: 100 };
+pub(crate) const HUNDRED: Load = Load { measure: "steps_100", runs: 10_000, in_flight: 100 };
 
-pub(crate) const THOUSAND: Load = Load { measure: "steps_1000", runs: 20_000, in_flight: 1_000 };
+pub(crate) const THOUSAND: Load = Load { measure: "steps_1000", runs: 60_000, in_flight: 1_000 };
 
 pub(crate) async fn measure(bench: &Bench, load: Load) -> Fallible<Measured> {
     let mut raw = Raw::open(&bench.url).await?;

@@ -81,10 +81,14 @@ async fn workers_go_on_by_themselves_after_an_outage_longer_than_their_lease() {
     }
 }
 
-/// Long enough that every lease is over; `ONWARD_OUTAGE_SECONDS` makes it longer.
+/// Long enough that every lease is over many times, and every pause between two tries to connect is
+/// at its longest.
+const OUTAGE_TIME: Duration = Duration::from_secs(60);
+
+/// How long the server is away; `ONWARD_OUTAGE_SECONDS` makes it shorter, for a quick look.
 fn outage_time() -> Duration {
     let given = std::env::var("ONWARD_OUTAGE_SECONDS").ok().and_then(|text| text.parse().ok());
-    given.map_or(LEASE_SHORT * 4, Duration::from_secs)
+    given.map_or(OUTAGE_TIME, Duration::from_secs)
 }
 
 /// While one worker is cut off from the server, another is not.
