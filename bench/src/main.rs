@@ -23,6 +23,7 @@ mod idle_cpu;
 mod idle_queries;
 mod lone_step;
 mod memory;
+mod prune_beside;
 mod raw_rows;
 mod same_key;
 mod sequential_step;
@@ -81,6 +82,7 @@ const EVERYWHERE: &[&str] = &[
     "waiting_memory",
     "in_flight_memory",
     "idle_cpu",
+    "prune_beside",
 ];
 
 /// What a server itself does.
@@ -127,6 +129,7 @@ async fn take(name: &'static str, bench: &Bench, place: &Place) -> Fallible<Meas
         "waiting_memory" => memory::measure(bench, place, memory::WAITING).await,
         "in_flight_memory" => memory::measure(bench, place, memory::IN_FLIGHT).await,
         "idle_cpu" => idle_cpu::measure(bench, place).await,
+        "prune_beside" => prune_beside::measure(bench, place).await,
         "cross_process" => cross_process::measure(bench, place).await,
         "takeover" => takeover::measure(bench, place).await,
         "idle_queries" => idle_queries::measure(bench, place).await,

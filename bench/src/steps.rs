@@ -18,7 +18,7 @@ use crate::role::SHARE;
 
 const FIVE_STEPS: Workflow<usize, usize> = Workflow::named("five-steps");
 
-const STEPS: usize = 5;
+pub(crate) const STEPS: usize = 5;
 
 /// Figures of the raw limit on either side of the measure.
 const RAW_FIGURES: usize = 3;

@@ -115,6 +115,10 @@ pub const LOST_WORKERS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// several tables, and a prune must not hold up live work.
 pub const PRUNE_BATCH_MAX: usize = 500;
 
+/// The longest rest between two batches of a prune, which rests as long as it worked: live work has
+/// the store for half of the time at least.
+pub const PRUNE_REST_MAX: Duration = Duration::from_secs(1);
+
 /// Runs that one step of a copy takes from a store to another: as many as a claim, since each comes
 /// with its history as there.
 pub const COPY_BATCH_MAX: usize = 256;

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
+use onward::limits::PRUNE_REST_MAX;
 use onward::{Prune, RunState};
 use serde::{Deserialize, Serialize};
 
@@ -49,11 +50,13 @@ pub(crate) async fn prune(State(app): State<App>, Body(new): Body<NewPrune>) -> 
     }
     let (begun, mut runs) = (Instant::now(), 0);
     let more = loop {
+        let began = Instant::now();
         let batch = app.store().prune(prune.clone()).await?;
         runs += batch.runs;
         if !batch.more || begun.elapsed() >= PRUNE_MAX {
             break batch.more;
         }
+        tokio::time::sleep(began.elapsed().min(PRUNE_REST_MAX)).await;
     };
     let mut response = answer::ok(&Pruned { runs, more })?;
     let seconds = age.as_secs();

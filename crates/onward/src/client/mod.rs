@@ -28,6 +28,7 @@ mod step_key;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 pub use copy::{Copied, CopyProgress, CopyTo};
 pub use fork::ForkRun;
@@ -46,6 +47,7 @@ pub use start_many::{Progress, Refusal, StartMany, StartedMany};
 use crate::ending::Endings;
 use crate::error::check_name;
 use crate::keyed::KeyPlace;
+use crate::limits::PRUNE_REST_MAX;
 use crate::store::{CodedKeys, Filter, Keys, Prune, Query, RunPage, Stats, Store, Which};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::store::{NewRun, NewSignal};
@@ -406,11 +408,13 @@ impl Onward {
     pub async fn prune(&self, prune: Prune) -> Result<u64, Error> {
         let mut runs = 0;
         loop {
+            let began = Instant::now();
             let pruned = self.inner.store.prune(prune.clone()).await?;
             runs += pruned.runs;
             if !pruned.more {
                 return Ok(runs);
             }
+            tokio::time::sleep(began.elapsed().min(PRUNE_REST_MAX)).await;
         }
     }
 
