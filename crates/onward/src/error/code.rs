@@ -53,7 +53,8 @@ codes! {
     InvalidStorePath = "invalid_store_path", false,
         "The path of the database is a folder, or is in a folder that does not exist. Correct it.";
     StoreUnavailable = "store_unavailable", true,
-        "The store did not answer. Nothing is lost; repeat the call with the same key.";
+        "The store did not answer, or refused. Nothing is lost: mend what it says, or repeat the call \
+         with the same key.";
     StoreLocked = "store_locked", true,
         "Another program holds a lock on the database. End what it does, or wait and repeat.";
     StoreFull = "store_full", true,
@@ -61,11 +62,12 @@ codes! {
     StoreReadOnly = "store_read_only", false,
         "The database file or its folder cannot be written. Check owner and mode, then reopen.";
     StoreCorrupt = "store_corrupt", false,
-        "The file is not an SQLite database, or is damaged. Check the path; restore a damaged file.";
+        "The database is not a store of ours, or is damaged. Check its path or schema; restore a \
+         damaged one.";
     StoreNotDurable = "store_not_durable", false,
         "The database would lose what it said it kept. Turn fsync and synchronous_commit on.";
     SchemaMissing = "schema_missing", false,
-        "There is no store in this database. Check its name and schema; a worker creates it.";
+        "There is no store in this database. Check its name and schema; whoever may create one does.";
     SchemaTooOld = "schema_too_old", false,
         "The database was written by an older version. Open it once without create=false.";
     SchemaTooNew = "schema_too_new", false,

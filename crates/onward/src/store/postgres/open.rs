@@ -34,6 +34,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0015_uncompiled.sql"),
 ];
 
+/// The oldest server that the store's statements are for, as a server numbers its version.
+const SERVER_MIN: u32 = 140_000;
+
 /// The store's functions, written anew with every migration. Those that forbid a plan also forbid
 /// to compile it: what is forbidden counts as costly beyond measure, and compiling costs a sweep a
 /// quarter of a second of the server's time.
@@ -75,6 +78,7 @@ pub(super) async fn open(shared: &Arc<Shared>, create: bool) -> Result<(), Error
 
 /// An answered commit must survive a crash of the server, and the fence must not see old rows.
 async fn check_settings(shared: &Arc<Shared>) -> Result<(), Error> {
+    check_server(&setting(shared, "server_version_num").await?)?;
     for name in ["synchronous_commit", "fsync"] {
         if setting(shared, name).await? == "off" {
             return Err(Error::new(Code::StoreNotDurable).about(format!("{name} is off")));
@@ -89,6 +93,19 @@ async fn check_settings(shared: &Arc<Shared>) -> Result<(), Error> {
         return Err(Error::new(Code::InvalidOption).about(about));
     }
     Ok(())
+}
+
+/// Refuses a server that is too old. One that does not say its version as Postgres does is given a try.
+fn check_server(version: &str) -> Result<(), Error> {
+    match version.parse::<u32>() {
+        Ok(version) if version < SERVER_MIN => {
+            let (is, wanted) = (version / 10_000, SERVER_MIN / 10_000);
+            let about =
+                format!("the server is Postgres {is}, and the store needs {wanted} or later");
+            Err(Error::new(Code::InvalidOption).about(about))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn setting(shared: &Arc<Shared>, name: &str) -> Result<String, Error> {
@@ -183,4 +200,18 @@ async fn set_clock(shared: &Arc<Shared>) -> Result<(), Fault> {
         shared.clock.heard(said, asked);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_too_old_is_refused_and_named() {
+        let said = check_server("130011").unwrap_err().to_string();
+        assert!(said.contains("Postgres 13, and the store needs 14"), "{said}");
+        for version in ["140000", "180001", "", "v24.1"] {
+            assert!(check_server(version).is_ok(), "{version}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 
 use crate::{Clock, Code, Error};
 
@@ -113,9 +113,16 @@ impl Target {
         } else {
             format!("{base}?{}", theirs.join("&"))
         };
-        let mut config: Config = rest.parse().map_err(|error| {
-            Error::new(Code::InvalidOption).about("the Postgres URL cannot be read").because(error)
-        })?;
+        let mut config: Config = rest.parse().map_err(unreadable)?;
+        if config
+            .get_hosts()
+            .iter()
+            .any(|host| matches!(host, Host::Tcp(name) if name.contains('@')))
+        {
+            // The host is not shown: it begins with the end of a password.
+            let about = "a host with @ in it; write an @ in a password as %40";
+            return Err(Error::new(Code::InvalidOption).about(about));
+        }
         // For each address of a host, so that a second one is tried as well within its time.
         config.connect_timeout(options.connect_timeout / 2);
         config.tcp_user_timeout(options.statement_timeout);
@@ -131,6 +138,12 @@ impl Target {
         }
         Ok(Self { config, tls, options })
     }
+}
+
+/// The driver's reason names the option that it does not know or cannot read, and no value.
+fn unreadable(error: tokio_postgres::Error) -> Error {
+    let why = std::error::Error::source(&error).map(|why| format!(": {why}")).unwrap_or_default();
+    Error::new(Code::InvalidOption).about(format!("the Postgres URL cannot be read{why}"))
 }
 
 fn tls(mode: Option<&str>, root: Option<String>) -> Result<Tls, Error> {
@@ -202,6 +215,34 @@ mod tests {
         assert_eq!(target.config.get_application_name(), Some("shop"));
         assert_eq!(target.config.get_dbname(), Some("shop"));
         assert_eq!(target.tls, Tls::Off);
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_read_says_where_and_shows_no_password() {
+        for (url, said) in [
+            ("postgres://app:secret@db/shop?search_path=x", "unknown option `search_path`"),
+            ("postgres://app:p@secret@db/shop", "%40"),
+        ] {
+            let error = target(url).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidOption);
+            let text = format!("{error} {error:?}");
+            assert!(text.contains(said) && !text.contains("secret"), "{text}");
+        }
+    }
+
+    /// They are stated in docs/operations.md.
+    #[test]
+    fn defaults_are_those_on_the_page() {
+        let page = include_str!("../../../../../docs/operations.md");
+        let options = target("postgres://app@db/shop").unwrap().options;
+        let seconds = |time: Duration| time.as_secs().to_string();
+        for (name, value) in [
+            ("pool_size", options.pool_size.to_string()),
+            ("connect_timeout", seconds(options.connect_timeout)),
+            ("statement_timeout", seconds(options.statement_timeout)),
+        ] {
+            assert!(page.contains(&format!("| `{name}` | {value} |")), "{name} is {value}");
+        }
     }
 
     #[test]
