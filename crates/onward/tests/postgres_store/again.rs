@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward::store::*;
-use onward::{Code, Failure, RunId, RunState, WorkerId};
+use onward::{Code, Failure, RunId, RunState};
 use tokio_postgres::Client;
 
 use crate::seat::{Seat, recorded};
@@ -108,14 +108,20 @@ async fn a_claim_that_loses_is_made_again() {
     }
 }
 
+/// A store, and a run in it that a worker holds.
+async fn held() -> (Stage, Arc<PostgresStore>, Lease) {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    (stage, store, lease)
+}
+
 #[tokio::test]
 async fn a_lone_record_that_loses_is_made_again() {
     for moment in MOMENTS {
-        let stage = Stage::new();
-        let store = stage.open().await;
-        let worker = joined(&store).await;
-        started(&store).await;
-        let lease = claimed(&store, worker, 1).await;
+        let (stage, store, lease) = held().await;
         let trap = Trap::set(&stage, "insert on records", moment).await;
         soon(store.record(lease, vec![done(&store, 1, "a")])).await.unwrap();
         assert_eq!((trap.hits().await, trap.rows("records").await), (2, 1), "{moment}");
@@ -164,11 +170,7 @@ async fn a_settle_that_loses_is_made_again() {
             (stuck(), RunState::Waiting),
         ];
         for (end, state) in ends {
-            let stage = Stage::new();
-            let store = stage.open().await;
-            let worker = joined(&store).await;
-            started(&store).await;
-            let lease = claimed(&store, worker, 1).await;
+            let (stage, store, lease) = held().await;
             let trap = Trap::set(&stage, "update on runs", moment).await;
             let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], end));
             assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid, "{state} {moment}");
@@ -183,11 +185,7 @@ async fn a_settle_that_loses_is_made_again() {
 #[tokio::test]
 async fn a_transactional_step_that_loses_is_made_again() {
     for moment in MOMENTS {
-        let stage = Stage::new();
-        let store = stage.open().await;
-        let worker = joined(&store).await;
-        started(&store).await;
-        let lease = claimed(&store, worker, 1).await;
+        let (stage, store, lease) = held().await;
         let trap = Trap::set(&stage, "insert on records", moment).await;
         let notes = format!("{}.notes", stage.name());
         stage.raw().await.batch_execute("create table notes (text text not null)").await.unwrap();
@@ -215,13 +213,4 @@ fn note(table: String) -> PostgresBody {
             Ok::<_, Failure>(json("1"))
         })
     })
-}
-
-/// Leases of runs whose writes go through one lane: the store chooses it by the last bit.
-async fn one_lane<const N: usize>(store: &PostgresStore, worker: WorkerId) -> [Lease; N] {
-    let even = std::iter::repeat_with(new_run).filter(|run| run.id.as_u128() % 2 == 0);
-    store.start(even.take(N).collect()).await.unwrap();
-    let claims = store.claim(claim_of(worker, 1)).await.unwrap().runs;
-    let leases: Vec<Lease> = claims.into_iter().map(|claimed| claimed.lease).collect();
-    leases.try_into().unwrap()
 }

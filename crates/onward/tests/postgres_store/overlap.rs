@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use onward::store::*;
-use onward::{Code, OnConflict, RunId, RunState, WorkerId};
+use onward::{Code, OnConflict, RunId, RunState};
 
 use crate::stage::*;
 
@@ -211,13 +211,4 @@ async fn a_write_never_conflicts_with_its_own_first_one() {
     raw.batch_execute("commit").await.unwrap();
     assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
     assert_eq!(store.history(lease.run, None, 10).await.unwrap().records.len(), 1);
-}
-
-/// Leases of runs whose writes go through one lane: the store chooses it by the last bit.
-async fn one_lane<const N: usize>(store: &PostgresStore, worker: WorkerId) -> [Lease; N] {
-    let even = std::iter::repeat_with(new_run).filter(|run| run.id.as_u128() % 2 == 0);
-    store.start(even.take(N).collect()).await.unwrap();
-    let claims = store.claim(claim_of(worker, 1)).await.unwrap().runs;
-    let leases: Vec<Lease> = claims.into_iter().map(|claimed| claimed.lease).collect();
-    leases.try_into().unwrap()
 }

@@ -231,6 +231,18 @@ pub(crate) async fn claimed(store: &PostgresStore, worker: WorkerId, ticket: i64
     store.claim(claim_of(worker, ticket)).await.unwrap().runs[0].lease
 }
 
+/// Leases of runs whose writes go through one lane: the store chooses it by the last bit.
+pub(crate) async fn one_lane<const N: usize>(
+    store: &PostgresStore,
+    worker: WorkerId,
+) -> [Lease; N] {
+    let even = std::iter::repeat_with(new_run).filter(|run| run.id.as_u128() % 2 == 0);
+    store.start(even.take(N).collect()).await.unwrap();
+    let claims = store.claim(claim_of(worker, 1)).await.unwrap().runs;
+    let leases: Vec<Lease> = claims.into_iter().map(|claimed| claimed.lease).collect();
+    leases.try_into().unwrap()
+}
+
 pub(crate) fn done(store: &PostgresStore, seq: u64, step: &str) -> Record {
     Record::new(seq, step, Entry::Done(json("1")), store.clock().now())
 }
