@@ -68,12 +68,12 @@ impl Arguments {
     }
 
     /// Those of the measures that the caller wants, in their order.
-    pub(crate) fn wanted(&self, names: &[&'static str]) -> Fallible<Vec<&'static str>> {
-        if let Some(name) = self.only.iter().find(|only| !names.contains(&only.as_str())) {
+    pub(crate) fn wanted(&self, mut names: Vec<String>) -> Fallible<Vec<String>> {
+        if let Some(name) = self.only.iter().find(|only| !names.contains(only)) {
             return Err(format!("no measure {name:?}; there are {names:?}").into());
         }
-        let wants = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
-        Ok(names.iter().copied().filter(|name| wants(name)).collect())
+        names.retain(|name| self.only.is_empty() || self.only.contains(name));
+        Ok(names)
     }
 }
 

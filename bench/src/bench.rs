@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -47,6 +48,14 @@ impl Bench {
     }
 }
 
+/// Times that workflow functions note.
+pub(crate) type Times = Arc<Mutex<Vec<Duration>>>;
+
+/// What a mutex guards, whether or not a holder panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What a step gives back.
 pub(crate) fn payload() -> String {
     "x".repeat(PAYLOAD_BYTES)
@@ -76,7 +85,7 @@ pub(crate) fn percentile_us(times: Vec<Duration>, percent: usize) -> f64 {
 /// One figure beside its raw limit.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
-    pub(crate) measure: &'static str,
+    pub(crate) measure: String,
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
     pub(crate) raw: Option<f64>,
@@ -102,14 +111,10 @@ impl Measured {
         self
     }
 
-    /// Without a raw limit.
-    pub(crate) fn new(
-        measure: &'static str,
-        value: f64,
-        unit: &'static str,
-        aim: &'static str,
-    ) -> Self {
-        Self { measure, value, unit, raw: None, ratio: None, more: BTreeMap::new(), aim }
+    /// Without a raw limit, and without the name that it is asked for by.
+    pub(crate) fn new(value: f64, unit: &'static str, aim: &'static str) -> Self {
+        let (measure, more) = (String::new(), BTreeMap::new());
+        Self { measure, value, unit, raw: None, ratio: None, more, aim }
     }
 
     pub(crate) fn head() -> String {

@@ -14,7 +14,7 @@ use crate::bench::Fallible;
 use crate::place::Place;
 
 /// How long a child may be silent.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A child that lives until it is killed or its input ends, so never longer than its parent.
 pub(crate) struct Child {
@@ -58,9 +58,9 @@ impl Child {
         Ok(Duration::from_nanos(self.line().await?.parse()?))
     }
 
-    /// Tells the child to begin.
-    pub(crate) async fn go(&mut self) -> Fallible<()> {
-        Ok(self.input.write_all(b"go\n").await?)
+    /// Tells the child something.
+    pub(crate) async fn tell(&mut self, line: &str) -> Fallible<()> {
+        Ok(self.input.write_all(format!("{line}\n").as_bytes()).await?)
     }
 
     /// Lets the child shut down.

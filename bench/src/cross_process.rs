@@ -26,6 +26,6 @@ pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> 
     }
     child.end().await?;
     let p99 = percentile_us(times.clone(), 99);
-    let measured = Measured::new("cross_process", median_us(times), "µs", "<= 10000");
+    let measured = Measured::new(median_us(times), "µs", "<= 10000");
     Ok(measured.with("p99", p99))
 }

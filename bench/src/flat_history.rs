@@ -1,14 +1,17 @@
 //! `flat_history`: the thousandth step of a run against its tenth.
 //!
-//! Owns: the worker that notes when each step of a run begins.
+//! Owns: the worker that notes how long each step of a run takes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use onward::{Ctx, Failure, Onward, Worker, Workflow};
 
-use crate::bench::{Bench, Fallible, Measured, median_us, payload};
+use crate::bench::{Bench, Fallible, Measured, Times, lock, median_us, payload};
 use crate::place::Place;
+use crate::role;
+use crate::share::Share;
+use crate::team::Team;
 
 const MANY_STEPS: Workflow<usize, ()> = Workflow::named("many-steps");
 
@@ -18,58 +21,66 @@ const LATE: usize = 1_000;
 /// Steps on either side of the one in question that are measured with it.
 const AROUND: usize = 8;
 
+/// Steps of a run.
+const STEPS: usize = LATE + AROUND + 1;
+
 const RUNS: usize = 20;
 
-type Begun = Arc<Mutex<Vec<Instant>>>;
-
-pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
-    let stepper = Stepper::start(place).await?;
-    let mut runs = Vec::new();
+pub(crate) async fn measure(bench: &Bench, place: &Place, processes: usize) -> Fallible<Measured> {
+    let mut team = Team::start(place, role::MANY_STEPS, processes, 1).await?;
     for _ in 0..bench.count(RUNS) {
-        runs.push(stepper.step_times(LATE + AROUND + 2).await?);
+        team.work(STEPS).await?;
     }
-    stepper.worker.shutdown().await?;
+    let times = team.times().await?;
+    team.end().await?;
     let window = |step: usize| {
         let around = step - AROUND..=step + AROUND;
-        median_us(runs.iter().flat_map(|times| times[around.clone()].to_vec()).collect())
+        median_us(times.chunks(STEPS).flat_map(|run| run[around.clone()].to_vec()).collect())
     };
-    let measured = Measured::new("flat_history", window(LATE), "µs", "ratio <= 1.2");
-    Ok(measured.against(window(EARLY)))
+    Ok(Measured::new(window(LATE), "µs", "ratio <= 1.2").against(window(EARLY)))
 }
 
-/// A worker that notes when the bodies of a run's steps begin.
-pub(crate) struct Stepper {
+/// A caller of one run at a time, and a worker that notes the times of a run's steps.
+pub(crate) struct ManySteps {
     onward: Onward,
-    pub(crate) worker: Worker,
-    begun: Begun,
+    worker: Worker,
+    times: Times,
 }
 
-impl Stepper {
-    pub(crate) async fn start(place: &Place) -> Fallible<Self> {
-        let onward = place.open().await?;
-        let begun = Begun::default();
-        let noted = Arc::clone(&begun);
+impl Share for ManySteps {
+    async fn begin(onward: Onward, _: usize) -> Fallible<Self> {
+        let times = Times::default();
+        let noted = Arc::clone(&times);
         let function = move |ctx, steps| many_steps(ctx, steps, Arc::clone(&noted));
         let worker = onward.worker().serve(MANY_STEPS, function).start().await?;
-        Ok(Self { onward, worker, begun })
+        Ok(Self { onward, worker, times })
     }
 
-    /// The time of each step of a run: from the begin of its body to the begin of the next one's,
-    /// by when its result is on disk.
-    pub(crate) async fn step_times(&self, steps: usize) -> Fallible<Vec<Duration>> {
-        self.onward.start(MANY_STEPS, &steps).await?.result().await?;
-        let begun = std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(begun.windows(2).map(|pair| pair[1] - pair[0]).collect())
+    async fn work(&mut self, steps: usize) -> Fallible<()> {
+        Ok(self.onward.start(MANY_STEPS, &steps).await?.result().await?)
+    }
+
+    /// The times of whole runs, one run after the other.
+    fn times(&mut self) -> Vec<Duration> {
+        std::mem::take(&mut *lock(&self.times))
+    }
+
+    async fn end(self) -> Fallible<()> {
+        Ok(self.worker.shutdown().await?)
     }
 }
 
-async fn many_steps(ctx: Ctx, steps: usize, begun: Begun) -> Result<(), Failure> {
-    for _ in 0..steps {
+/// The time of each step is that from the begin of its body to the begin of the next one's, by when
+/// its result is on disk; so there is a step more than there are times.
+async fn many_steps(ctx: Ctx, steps: usize, times: Times) -> Result<(), Failure> {
+    let begun = Mutex::new(Vec::with_capacity(steps + 1));
+    for _ in 0..=steps {
         let step = ctx.step("step", async |_| {
-            begun.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+            lock(&begun).push(Instant::now());
             Ok::<_, Failure>(payload())
         });
         step.await?;
     }
+    lock(&times).extend(lock(&begun).windows(2).map(|pair| pair[1] - pair[0]));
     Ok(())
 }

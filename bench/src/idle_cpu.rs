@@ -1,4 +1,5 @@
-//! `idle_cpu`: the processor time of a process whose worker has nothing to do, in percent.
+//! `idle_cpu`: the processor time of a process whose worker has nothing to do, in percent, beside
+//! others that have nothing to do either.
 //!
 //! Owns: how long it is watched.
 
@@ -9,6 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::bench::{Bench, Fallible, Measured};
 use crate::place::Place;
+use crate::role;
+use crate::team::Team;
 
 const NOTHING: Workflow<(), ()> = Workflow::named("nothing");
 
@@ -18,7 +21,8 @@ const WATCHED: Duration = Duration::from_secs(20);
 /// How long a worker has to come to rest.
 const SETTLING: Duration = Duration::from_secs(1);
 
-pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
+pub(crate) async fn measure(bench: &Bench, place: &Place, processes: usize) -> Fallible<Measured> {
+    let others = Team::start(place, role::STEPS, processes - 1, 1).await?;
     let onward = place.open().await?;
     let worker = onward.worker().serve(NOTHING, nothing).start().await?;
     tokio::time::sleep(SETTLING).await;
@@ -26,7 +30,8 @@ pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> 
     tokio::time::sleep(if bench.quick { WATCHED / 10 } else { WATCHED }).await;
     let share = (processor_time() - used).as_secs_f64() / begun.elapsed().as_secs_f64();
     worker.shutdown().await?;
-    Ok(Measured::new("idle_cpu", share * 100.0, "percent", "about 0"))
+    others.end().await?;
+    Ok(Measured::new(share * 100.0, "percent", "about 0"))
 }
 
 async fn nothing(_: Ctx, (): ()) -> Result<(), Failure> {

@@ -33,7 +33,7 @@ pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> 
     let asked = relay.asked() - before;
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
     worker.shutdown().await?;
-    Ok(Measured::new("idle_queries", asked as f64 / minutes, "per minute", "<= 30"))
+    Ok(Measured::new(asked as f64 / minutes, "per minute", "<= 30"))
 }
 
 async fn nothing(_: Ctx, (): ()) -> Result<(), Failure> {

@@ -1,44 +1,66 @@
-//! `lone_step`: the time of one step while nothing else happens, until it is on disk.
+//! `lone_step`: the time of one step while nothing else happens, until it is on disk; where several
+//! processes take it, the time of one step of each while nothing happens but theirs.
 //!
 //! Owns: the workflow that it is taken with.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use onward::{Ctx, Failure, Workflow};
+use onward::{Ctx, Failure, Onward, Worker, Workflow};
 
-use crate::bench::{Bench, Fallible, GAP, Measured, ROUNDS, median_us, payload};
+use crate::bench::{Bench, Fallible, GAP, Measured, ROUNDS, Times, lock, median_us, payload};
 use crate::place::Place;
 use crate::raw::Raw;
+use crate::role;
+use crate::share::Share;
+use crate::team::Team;
 
 const LONE_STEPS: Workflow<usize, ()> = Workflow::named("lone-steps");
 
 const STEPS: usize = 1_000;
 
-type Times = Arc<Mutex<Vec<Duration>>>;
-
-pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
-    let raw = Raw::open(place).await?;
+pub(crate) async fn measure(bench: &Bench, place: &Place, processes: usize) -> Fallible<Measured> {
+    let raw = Raw::open(place, processes).await?;
+    let mut team = Team::start(place, role::LONE_STEPS, processes, 1).await?;
     let steps = bench.count(STEPS) / ROUNDS;
     let mut limits = Vec::new();
-    let onward = place.open().await?;
-    let times = Times::default();
-    let noted = Arc::clone(&times);
-    let function = move |ctx, steps| lone_steps(ctx, steps, Arc::clone(&noted));
-    let worker = onward.worker().serve(LONE_STEPS, function).start().await?;
     for _ in 0..ROUNDS {
         limits.extend(raw.commits(steps, GAP).await?);
-        onward.start(LONE_STEPS, &steps).await?.result().await?;
+        team.work(steps).await?;
     }
-    worker.shutdown().await?;
-    let times = std::mem::take(&mut *lock(&times));
-    let measured = Measured::new(
-        "lone_step",
-        median_us(times),
-        "µs",
-        bench.aim("ratio <= 1.3", "ratio <= 1.5"),
-    );
-    Ok(measured.against(median_us(limits)))
+    let times = team.times().await?;
+    team.end().await?;
+    let aim = bench.aim("ratio <= 1.3", "ratio <= 1.5");
+    Ok(Measured::new(median_us(times), "µs", aim).against(median_us(limits)))
+}
+
+/// A caller of one run at a time, and a worker that notes the times of lone steps.
+pub(crate) struct LoneSteps {
+    onward: Onward,
+    worker: Worker,
+    times: Times,
+}
+
+impl Share for LoneSteps {
+    async fn begin(onward: Onward, _: usize) -> Fallible<Self> {
+        let times = Times::default();
+        let noted = Arc::clone(&times);
+        let function = move |ctx, steps| lone_steps(ctx, steps, Arc::clone(&noted));
+        let worker = onward.worker().serve(LONE_STEPS, function).start().await?;
+        Ok(Self { onward, worker, times })
+    }
+
+    async fn work(&mut self, steps: usize) -> Fallible<()> {
+        Ok(self.onward.start(LONE_STEPS, &steps).await?.result().await?)
+    }
+
+    fn times(&mut self) -> Vec<Duration> {
+        std::mem::take(&mut *lock(&self.times))
+    }
+
+    async fn end(self) -> Fallible<()> {
+        Ok(self.worker.shutdown().await?)
+    }
 }
 
 /// Each body idles, then ends. No body begins before the result of the one before is on disk, so
@@ -57,8 +79,4 @@ async fn lone_steps(ctx: Ctx, steps: usize, times: Times) -> Result<(), Failure>
         step.await?;
     }
     Ok(())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

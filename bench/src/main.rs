@@ -14,6 +14,8 @@ mod place;
 mod raw;
 mod relay;
 mod role;
+mod share;
+mod team;
 
 mod churn_claims;
 mod cross_process;
@@ -40,10 +42,12 @@ async fn main() -> Fallible<()> {
     let given: Vec<String> = std::env::args().skip(1).collect();
     if let Some((child::ARGUMENT, role)) = given.split_first().map(|(first, rest)| (&**first, rest))
     {
-        return role::serve(role).await;
+        let role = role.to_vec();
+        // Off the thread of `main`, which every answer would have to wake: there a server's code runs.
+        return tokio::spawn(async move { role::serve(&role).await }).await?;
     }
     let arguments = Arguments::read(given.into_iter())?;
-    let wanted = arguments.wanted(&names(&arguments.kind))?;
+    let wanted = arguments.wanted(names(&arguments.kind))?;
     let Arguments { quick, finished, .. } = arguments;
     let bench = Bench { quick, finished, kind: arguments.kind.clone() };
     if let Some(about) = bench.kind.about().await? {
@@ -53,7 +57,7 @@ async fn main() -> Fallible<()> {
         println!("{}", Measured::head());
     }
     for name in wanted {
-        let measured = measure(name, &bench).await?;
+        let measured = measure(&name, &bench).await?;
         match arguments.format {
             Format::Table => println!("{}", measured.row()),
             Format::Json => println!("{}", serde_json::to_string(&measured)?),
@@ -63,13 +67,18 @@ async fn main() -> Fallible<()> {
 }
 
 /// Every measure on a store, in the order in which they are taken.
-fn names(kind: &Kind) -> Vec<&'static str> {
+fn names(kind: &Kind) -> Vec<String> {
+    let several = SHARED.iter().flat_map(|name| SEVERAL.map(|count| format!("{name}_{count}")));
+    let one = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     match kind {
-        Kind::Sqlite { .. } => EVERYWHERE.to_vec(),
-        Kind::Postgres { .. } => [LIMITS, EVERYWHERE, ON_A_SERVER].concat(),
+        Kind::Sqlite { .. } => one(EVERYWHERE),
+        Kind::Postgres { .. } => {
+            [one(LIMITS), one(EVERYWHERE), several.collect(), one(ON_A_SERVER)].concat()
+        }
     }
 }
 
+/// What is taken with one worker process.
 const EVERYWHERE: &[&str] = &[
     "steps_100",
     "steps_1000",
@@ -85,51 +94,75 @@ const EVERYWHERE: &[&str] = &[
     "prune_beside",
 ];
 
+/// What is taken on a server with several worker processes too: all but what a run costs in the
+/// memory of the one process that has it.
+const SHARED: &[&str] = &[
+    "steps_100",
+    "steps_1000",
+    "lone_step",
+    "start_to_result",
+    "sequential_step",
+    "flat_history",
+    "flat_claims",
+    "same_key",
+    "idle_cpu",
+    "prune_beside",
+];
+
+/// How many worker processes several are; the measure's name ends in the number.
+const SEVERAL: [usize; 2] = [2, 4];
+
 /// What a server itself does.
 const LIMITS: &[&str] = &["raw_rows_1", "raw_rows_16", "raw_rows_64", "raw_rows_batch"];
 
-/// Several processes, and what only a server counts.
-const ON_A_SERVER: &[&str] = &[
-    "steps_100_2",
-    "steps_100_4",
-    "steps_1000_2",
-    "steps_1000_4",
-    "cross_process",
-    "takeover",
-    "idle_queries",
-    "churn_claims",
-];
+/// Between processes, and what only a server counts.
+const ON_A_SERVER: &[&str] = &["cross_process", "takeover", "idle_queries", "churn_claims"];
 
 /// Takes a measure in a store of its own.
-async fn measure(name: &'static str, bench: &Bench) -> Fallible<Measured> {
+async fn measure(name: &str, bench: &Bench) -> Fallible<Measured> {
+    let (alone, processes) = processes(name);
     let place = Place::make(&bench.kind).await?;
-    let measured = take(name, bench, &place).await;
+    let measured = take(alone, bench, &place, processes).await;
     let removed = place.remove().await;
-    let measured = measured.map_err(|error| format!("{name}: {error}"))?;
+    let mut measured = measured.map_err(|error| format!("{name}: {error}"))?;
     removed?;
+    measured.measure = name.to_owned();
+    if processes > 1 {
+        measured.aim = "report";
+    }
     Ok(measured)
 }
 
-async fn take(name: &'static str, bench: &Bench, place: &Place) -> Fallible<Measured> {
+/// The name of the measure with one process, and how many are asked for.
+fn processes(name: &str) -> (&str, usize) {
+    let several = SEVERAL.iter().find_map(|count| {
+        let alone = name.strip_suffix(&format!("_{count}"))?;
+        SHARED.contains(&alone).then_some((alone, *count))
+    });
+    several.unwrap_or((name, 1))
+}
+
+async fn take(name: &str, bench: &Bench, place: &Place, processes: usize) -> Fallible<Measured> {
     if bench.finished >= fill::FEW {
         fill::finished(place, bench.finished).await?;
     }
     match name {
-        "raw_rows_1" => raw_rows::measure(bench, place, name, 1).await,
-        "raw_rows_16" => raw_rows::measure(bench, place, name, 16).await,
-        "raw_rows_64" => raw_rows::measure(bench, place, name, 64).await,
+        "raw_rows_1" => raw_rows::measure(bench, place, 1).await,
+        "raw_rows_16" => raw_rows::measure(bench, place, 16).await,
+        "raw_rows_64" => raw_rows::measure(bench, place, 64).await,
         "raw_rows_batch" => raw_rows::batch(place).await,
-        name if name.starts_with("steps_") => steps::measure(bench, place, name).await,
-        "lone_step" => lone_step::measure(bench, place).await,
-        "start_to_result" => start_to_result::measure(bench, place).await,
-        "sequential_step" => sequential_step::measure(bench, place).await,
-        "flat_history" => flat_history::measure(bench, place).await,
-        "flat_claims" => flat_claims::measure(bench, place).await,
-        "same_key" => same_key::measure(bench, place).await,
+        "steps_100" => steps::measure(bench, place, processes, steps::HUNDRED).await,
+        "steps_1000" => steps::measure(bench, place, processes, steps::THOUSAND).await,
+        "lone_step" => lone_step::measure(bench, place, processes).await,
+        "start_to_result" => start_to_result::measure(bench, place, processes).await,
+        "sequential_step" => sequential_step::measure(bench, place, processes).await,
+        "flat_history" => flat_history::measure(bench, place, processes).await,
+        "flat_claims" => flat_claims::measure(bench, place, processes).await,
+        "same_key" => same_key::measure(bench, place, processes).await,
         "waiting_memory" => memory::measure(bench, place, memory::WAITING).await,
         "in_flight_memory" => memory::measure(bench, place, memory::IN_FLIGHT).await,
-        "idle_cpu" => idle_cpu::measure(bench, place).await,
-        "prune_beside" => prune_beside::measure(bench, place).await,
+        "idle_cpu" => idle_cpu::measure(bench, place, processes).await,
+        "prune_beside" => prune_beside::measure(bench, place, processes).await,
         "cross_process" => cross_process::measure(bench, place).await,
         "takeover" => takeover::measure(bench, place).await,
         "idle_queries" => idle_queries::measure(bench, place).await,

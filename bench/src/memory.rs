@@ -10,18 +10,15 @@ use crate::place::Place;
 
 /// Which runs are counted.
 pub(crate) struct Runs {
-    measure: &'static str,
     /// What the counting process calls them.
     which: &'static str,
     count: usize,
     aim: &'static str,
 }
 
-pub(crate) const WAITING: Runs =
-    Runs { measure: "waiting_memory", which: "waiting", count: 100_000, aim: "<= 16" };
+pub(crate) const WAITING: Runs = Runs { which: "waiting", count: 100_000, aim: "<= 16" };
 
-pub(crate) const IN_FLIGHT: Runs =
-    Runs { measure: "in_flight_memory", which: "in-flight", count: 10_000, aim: "report" };
+pub(crate) const IN_FLIGHT: Runs = Runs { which: "in-flight", count: 10_000, aim: "report" };
 
 /// The program that counts.
 const COUNTING: &str = "onward-bench-memory";
@@ -38,7 +35,7 @@ pub(crate) async fn measure(bench: &Bench, place: &Place, runs: Runs) -> Fallibl
     let text = String::from_utf8(output.stdout)?;
     let said = String::from_utf8_lossy(&output.stderr);
     let bytes = text.trim().parse().map_err(|_| format!("no figure: {said}"))?;
-    Ok(Measured::new(runs.measure, bytes, "bytes/run", runs.aim))
+    Ok(Measured::new(bytes, "bytes/run", runs.aim))
 }
 
 /// Builds the counting program where cargo started this one, since `cargo run` builds only one.

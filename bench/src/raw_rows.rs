@@ -15,14 +15,9 @@ const LASTING: Duration = Duration::from_secs(3);
 const FIGURES: usize = 5;
 
 /// One row in each commit.
-pub(crate) async fn measure(
-    bench: &Bench,
-    place: &Place,
-    measure: &'static str,
-    clients: usize,
-) -> Fallible<Measured> {
+pub(crate) async fn measure(bench: &Bench, place: &Place, clients: usize) -> Fallible<Measured> {
     let rate = single(bench, place, clients).await?;
-    Ok(Measured::new(measure, rate, "rows/s", "the limit"))
+    Ok(Measured::new(rate, "rows/s", "the limit"))
 }
 
 /// Commits of one row a second, by so many clients.
@@ -36,10 +31,10 @@ pub(crate) async fn single(bench: &Bench, place: &Place, clients: usize) -> Fall
 
 /// A hundred rows in each commit, as for the ratio of `steps_1000`.
 pub(crate) async fn batch(place: &Place) -> Fallible<Measured> {
-    let raw = Raw::open(place).await?;
+    let raw = Raw::open(place, 1).await?;
     let mut rates = Vec::new();
     for _ in 0..FIGURES {
         rates.push(raw.rows_per_second().await?);
     }
-    Ok(Measured::new("raw_rows_batch", median(rates), "rows/s", "the limit"))
+    Ok(Measured::new(median(rates), "rows/s", "the limit"))
 }

@@ -12,10 +12,31 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::bench::{Fallible, payload};
 use crate::child::{READY, shared_time};
-use crate::steps;
+use crate::flat_claims::Claims;
+use crate::flat_history::ManySteps;
+use crate::lone_step::LoneSteps;
+use crate::same_key::Callers;
+use crate::share;
+use crate::start_to_result::LoneRuns;
+use crate::steps::Steps;
 
-/// Starts and serves its share of `steps_…`: how many runs, and how many at once.
-pub(crate) const SHARE: &str = "share";
+/// A share of runs of five steps.
+pub(crate) const STEPS: &str = "steps";
+
+/// A share of steps with a pause before each.
+pub(crate) const LONE_STEPS: &str = "lone-steps";
+
+/// A share of runs with a pause before each.
+pub(crate) const LONE_RUNS: &str = "lone-runs";
+
+/// A share of runs with steps one after the other.
+pub(crate) const MANY_STEPS: &str = "many-steps";
+
+/// A share of claims.
+pub(crate) const CLAIMS: &str = "claims";
+
+/// A share of starts with one key.
+pub(crate) const CALLERS: &str = "callers";
 
 /// Serves runs of [`REPORTED`].
 pub(crate) const REPORT: &str = "report";
@@ -41,14 +62,12 @@ pub(crate) async fn serve(arguments: &[String]) -> Fallible<()> {
         numbers.iter().map(|number| number.parse()).collect::<Result<_, _>>()?;
     let onward = Onward::open(url).await?;
     match (role.as_str(), &numbers[..]) {
-        (SHARE, [runs, in_flight]) => {
-            let worker = steps::worker(&onward, *in_flight).await?;
-            ready();
-            heard().await?;
-            steps::start_all(&onward, *runs, *in_flight).await?;
-            say("done");
-            end(worker).await
-        }
+        (STEPS, [at_once]) => share::serve::<Steps>(onward, *at_once).await,
+        (LONE_STEPS, [at_once]) => share::serve::<LoneSteps>(onward, *at_once).await,
+        (LONE_RUNS, [at_once]) => share::serve::<LoneRuns>(onward, *at_once).await,
+        (MANY_STEPS, [at_once]) => share::serve::<ManySteps>(onward, *at_once).await,
+        (CLAIMS, [at_once]) => share::serve::<Claims>(onward, *at_once).await,
+        (CALLERS, [at_once]) => share::serve::<Callers>(onward, *at_once).await,
         (REPORT, []) => end_of(onward.worker().serve(REPORTED, reported)).await,
         (HOLD, [lease]) => {
             let worker = onward.worker().serve(HELD, hold).shutdown_grace(Duration::ZERO);
@@ -70,21 +89,22 @@ async fn end_of(worker: onward::WorkerBuilder) -> Fallible<()> {
 }
 
 async fn end(worker: Worker) -> Fallible<()> {
-    while heard().await? {}
+    while heard().await?.is_some() {}
     Ok(worker.shutdown().await?)
 }
 
-/// Waits for a line of the parent; whether there was one.
-async fn heard() -> Fallible<bool> {
+/// Waits for a line of the parent, which says another only after an answer; none is the end.
+pub(crate) async fn heard() -> Fallible<Option<String>> {
     let mut line = String::new();
-    Ok(BufReader::new(tokio::io::stdin()).read_line(&mut line).await? > 0)
+    let bytes = BufReader::new(tokio::io::stdin()).read_line(&mut line).await?;
+    Ok((bytes > 0).then(|| line.trim_end().to_owned()))
 }
 
-fn ready() {
+pub(crate) fn ready() {
     say(READY);
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     println!("{line}");
 }
 

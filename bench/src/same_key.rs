@@ -1,14 +1,15 @@
 //! `same_key`: two thousand starts with one key from fifty callers, in calls a second.
 //!
-//! Owns: the callers.
+//! Owns: the callers, and that they all get the same run.
 
-use std::time::Instant;
-
-use onward::{Ctx, Failure, RunId, Workflow};
+use onward::{Ctx, Failure, Onward, RunId, Worker, Workflow};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Fallible, Measured, payload};
 use crate::place::Place;
+use crate::role;
+use crate::share::Share;
+use crate::team::Team;
 
 const ONE_STEP: Workflow<u64, String> = Workflow::named("one-step");
 
@@ -16,35 +17,58 @@ const CALLERS: usize = 50;
 
 const CALLS: usize = 2_000;
 
-pub(crate) async fn measure(bench: &Bench, place: &Place) -> Fallible<Measured> {
-    let onward = place.open().await?;
-    let worker = onward.worker().serve(ONE_STEP, one_step).start().await?;
+pub(crate) async fn measure(bench: &Bench, place: &Place, processes: usize) -> Fallible<Measured> {
+    let callers = CALLERS / processes;
+    let mut team = Team::start(place, role::CALLERS, processes, callers).await?;
     let calls = bench.count(CALLS) / CALLERS;
-    let begun = Instant::now();
-    let mut callers = JoinSet::new();
-    for _ in 0..CALLERS {
-        let onward = onward.clone();
-        callers.spawn(async move {
-            let mut runs = Vec::with_capacity(calls);
-            for _ in 0..calls {
-                runs.push(onward.start(ONE_STEP, &1).key("the key").await?.id());
-            }
-            Ok::<_, onward::Error>(runs)
-        });
+    let took = team.work(calls).await?;
+    team.end().await?;
+    let runs: u64 = place.open().await?.stats().await?.runs.values().sum();
+    if runs != 1 {
+        return Err(format!("one key gave {runs} runs").into());
     }
-    let mut runs: Vec<RunId> = Vec::new();
-    while let Some(called) = callers.join_next().await {
-        runs.extend(called??);
+    let calls = processes * callers * calls;
+    Ok(Measured::new(calls as f64 / took.as_secs_f64(), "calls/s", "report"))
+}
+
+/// Callers with one key, and a worker.
+pub(crate) struct Callers {
+    onward: Onward,
+    worker: Worker,
+    callers: usize,
+}
+
+impl Share for Callers {
+    async fn begin(onward: Onward, callers: usize) -> Fallible<Self> {
+        let worker = onward.worker().serve(ONE_STEP, one_step).start().await?;
+        Ok(Self { onward, worker, callers })
     }
-    let took = begun.elapsed();
-    worker.shutdown().await?;
-    let count = runs.len();
-    runs.dedup();
-    if runs.len() != 1 {
-        return Err("one key gave more than one run".into());
+
+    /// Lets every caller call so often.
+    async fn work(&mut self, calls: usize) -> Fallible<()> {
+        let mut callers = JoinSet::new();
+        for _ in 0..self.callers {
+            callers.spawn(call(self.onward.clone(), calls));
+        }
+        let mut runs: Vec<RunId> = Vec::new();
+        while let Some(called) = callers.join_next().await {
+            runs.extend(called??);
+        }
+        runs.dedup();
+        if runs.len() == 1 { Ok(()) } else { Err("one key gave more than one run".into()) }
     }
-    let value = count as f64 / took.as_secs_f64();
-    Ok(Measured::new("same_key", value, "calls/s", "report"))
+
+    async fn end(self) -> Fallible<()> {
+        Ok(self.worker.shutdown().await?)
+    }
+}
+
+async fn call(onward: Onward, calls: usize) -> Result<Vec<RunId>, onward::Error> {
+    let mut runs = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        runs.push(onward.start(ONE_STEP, &1).key("the key").await?.id());
+    }
+    Ok(runs)
 }
 
 async fn one_step(ctx: Ctx, _: u64) -> Result<String, Failure> {

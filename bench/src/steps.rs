@@ -4,17 +4,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onward::{Ctx, Failure, Onward, Worker, Workflow};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Fallible, Measured, median, payload};
-use crate::child::Child;
 use crate::place::{Kind, Place};
 use crate::raw::Raw;
 use crate::raw_rows;
-use crate::role::SHARE;
+use crate::role;
+use crate::share::Share;
+use crate::team::Team;
 
 const FIVE_STEPS: Workflow<usize, usize> = Workflow::named("five-steps");
 
@@ -26,54 +27,51 @@ const RAW_FIGURES: usize = 3;
 /// Clients that commit one row each at a time, whose rate a server's figure stands beside.
 const ROWS_CLIENTS: usize = 16;
 
-/// How much at once, and by how many processes: each starts and serves its share.
+/// How much at once: each process starts and serves its share.
 pub(crate) struct Load {
-    measure: &'static str,
     runs: usize,
     in_flight: usize,
+    /// On SQLite, and on Postgres.
+    aims: [&'static str; 2],
+}
+
+pub(crate) const HUNDRED: Load =
+    Load { runs: 10_000, in_flight: 100, aims: ["ratio >= 0.15 / 0.25", "report"] };
+
+pub(crate) const THOUSAND: Load = Load {
+    runs: 60_000,
+    in_flight: 1_000,
+    aims: ["ratio >= 0.25 / 0.5", "ratio >= 0.2 / 0.4, of_rows_16 >= 3"],
+};
+
+pub(crate) async fn measure(
+    bench: &Bench,
+    place: &Place,
     processes: usize,
-}
-
-/// Every load, by the name of its measure; those of one process are taken in this one.
-#[rustfmt::skip]
-pub(crate) const LOADS: [Load; 6] = [
-    Load { measure: "steps_100", runs: 10_000, in_flight: 100, processes: 1 },
-    Load { measure: "steps_1000", runs: 60_000, in_flight: 1_000, processes: 1 },
-    Load { measure: "steps_100_2", runs: 10_000, in_flight: 100, processes: 2 },
-    Load { measure: "steps_100_4", runs: 10_000, in_flight: 100, processes: 4 },
-    Load { measure: "steps_1000_2", runs: 60_000, in_flight: 1_000, processes: 2 },
-    Load { measure: "steps_1000_4", runs: 60_000, in_flight: 1_000, processes: 4 },
-];
-
-impl Load {
-    fn aim(&self, bench: &Bench) -> &'static str {
-        match self.measure {
-            "steps_100" => bench.aim("ratio >= 0.15 / 0.25", "report"),
-            "steps_1000" => bench.aim("ratio >= 0.25 / 0.5", "ratio >= 0.2 / 0.4, of_rows_16 >= 3"),
-            _ => "report",
-        }
-    }
-}
-
-pub(crate) async fn measure(bench: &Bench, place: &Place, name: &str) -> Fallible<Measured> {
-    let load = LOADS.iter().find(|load| load.measure == name).ok_or("no such load")?;
-    let raw = Raw::open(place).await?;
+    load: Load,
+) -> Fallible<Measured> {
+    let raw = Raw::open(place, 1).await?;
     let mut limits = Limits::default();
     limits.take(bench, place, &raw).await?;
-    let runs = bench.count(load.runs);
-    let took = match load.processes {
-        1 => in_this_process(place, runs, load.in_flight).await?,
-        processes => in_children(place, runs, load.in_flight, processes).await?,
-    };
+    let mut team = Team::start(place, role::STEPS, processes, load.in_flight / processes).await?;
+    let each = bench.count(load.runs) / processes;
+    let took = team.work(each).await?;
+    team.end().await?;
     limits.take(bench, place, &raw).await?;
-    let rate = (runs * STEPS) as f64 / took.as_secs_f64();
-    let measured = Measured::new(load.measure, rate, "steps/s", load.aim(bench));
+    let rate = rate(each * processes, took);
+    let [sqlite, postgres] = load.aims;
+    let measured = Measured::new(rate, "steps/s", bench.aim(sqlite, postgres));
     let measured = measured.against(median(limits.batches));
     if limits.singles.is_empty() {
         return Ok(measured);
     }
     let single = limits.singles.iter().sum::<f64>() / limits.singles.len() as f64;
     Ok(measured.with("raw_rows_16", single).with("of_rows_16", rate / single))
+}
+
+/// Steps a second of so many runs.
+pub(crate) fn rate(runs: usize, took: Duration) -> f64 {
+    (runs * STEPS) as f64 / took.as_secs_f64()
 }
 
 /// The raw limits, taken on either side of the measure: these machines change their speed.
@@ -97,45 +95,45 @@ impl Limits {
     }
 }
 
-async fn in_this_process(place: &Place, runs: usize, in_flight: usize) -> Fallible<Duration> {
-    let onward = place.open().await?;
-    let worker = worker(&onward, in_flight).await?;
-    let begun = Instant::now();
-    start_all(&onward, runs, in_flight).await?;
-    let took = begun.elapsed();
-    worker.shutdown().await?;
-    Ok(took)
-}
-
-async fn in_children(
-    place: &Place,
-    runs: usize,
+/// A worker that has room for as many as are in flight, and the callers of its runs.
+pub(crate) struct Steps {
+    onward: Onward,
+    worker: Worker,
     in_flight: usize,
-    processes: usize,
-) -> Fallible<Duration> {
-    let mut children = Vec::new();
-    for _ in 0..processes {
-        let share = [runs / processes, in_flight / processes];
-        children.push(Child::start(place, SHARE, &share).await?);
-    }
-    let begun = Instant::now();
-    for child in &mut children {
-        child.go().await?;
-    }
-    for child in &mut children {
-        child.line().await?;
-    }
-    let took = begun.elapsed();
-    for child in children {
-        child.end().await?;
-    }
-    Ok(took)
 }
 
-/// A worker that has room for as many as are in flight.
-pub(crate) async fn worker(onward: &Onward, in_flight: usize) -> Fallible<Worker> {
-    let worker = onward.worker().serve(FIVE_STEPS, five_steps).concurrency(in_flight);
-    Ok(worker.start().await?)
+impl Share for Steps {
+    async fn begin(onward: Onward, in_flight: usize) -> Fallible<Self> {
+        let worker = onward.worker().serve(FIVE_STEPS, five_steps).concurrency(in_flight);
+        let worker = worker.start().await?;
+        Ok(Self { onward, worker, in_flight })
+    }
+
+    /// Starts runs and awaits their results, so many at once.
+    async fn work(&mut self, runs: usize) -> Fallible<()> {
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut starters = JoinSet::new();
+        for _ in 0..self.in_flight {
+            let (onward, next) = (self.onward.clone(), Arc::clone(&next));
+            starters.spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= runs {
+                        return Ok::<_, onward::Error>(());
+                    }
+                    onward.start(FIVE_STEPS, &number).await?.result().await?;
+                }
+            });
+        }
+        while let Some(ended) = starters.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+
+    async fn end(self) -> Fallible<()> {
+        Ok(self.worker.shutdown().await?)
+    }
 }
 
 async fn five_steps(ctx: Ctx, number: usize) -> Result<usize, Failure> {
@@ -143,26 +141,4 @@ async fn five_steps(ctx: Ctx, number: usize) -> Result<usize, Failure> {
         ctx.step("step", async |_| Ok::<_, Failure>(payload())).await?;
     }
     Ok(number)
-}
-
-/// Starts runs and awaits their results, so many at once.
-pub(crate) async fn start_all(onward: &Onward, runs: usize, in_flight: usize) -> Fallible<()> {
-    let next = Arc::new(AtomicUsize::new(0));
-    let mut starters = JoinSet::new();
-    for _ in 0..in_flight {
-        let (onward, next) = (onward.clone(), Arc::clone(&next));
-        starters.spawn(async move {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= runs {
-                    return Ok::<_, onward::Error>(());
-                }
-                onward.start(FIVE_STEPS, &number).await?.result().await?;
-            }
-        });
-    }
-    while let Some(ended) = starters.join_next().await {
-        ended??;
-    }
-    Ok(())
 }

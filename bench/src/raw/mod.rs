@@ -6,7 +6,10 @@
 mod postgres;
 mod sqlite;
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::task::JoinSet;
 
 use crate::bench::Fallible;
 use crate::place::{Made, Place};
@@ -19,33 +22,51 @@ const ROWS_PER_COMMIT: i64 = 100;
 /// Commits in one figure of the throughput limit.
 const COMMITS: i64 = 100;
 
-/// A table of step results beside the store, and one connection to it.
+/// A table of step results beside the store, and connections to it.
 pub(crate) enum Raw {
     Sqlite(sqlite::Raw),
-    Postgres(postgres::Raw),
+    /// At least one.
+    Postgres(Vec<Arc<postgres::Raw>>),
 }
 
 impl Raw {
-    pub(crate) async fn open(place: &Place) -> Fallible<Self> {
+    /// With as many connections as processes take the measure; a file is measured with one.
+    pub(crate) async fn open(place: &Place, clients: usize) -> Fallible<Self> {
         Ok(match &place.made {
             Made::Folder(folder) => Self::Sqlite(sqlite::Raw::open(folder.path())?),
-            Made::Schema { url, name } => Self::Postgres(postgres::Raw::open(url, name).await?),
+            Made::Schema { url, name } => {
+                let mut raws = Vec::new();
+                for _ in 0..clients {
+                    raws.push(Arc::new(postgres::Raw::open(url, name).await?));
+                }
+                Self::Postgres(raws)
+            }
         })
     }
 
-    /// Rows a second at a hundred rows in a commit.
+    /// Rows a second at a hundred rows in a commit, over one connection.
     pub(crate) async fn rows_per_second(&self) -> Fallible<f64> {
         match self {
             Self::Sqlite(raw) => raw.rows_per_second(),
-            Self::Postgres(raw) => raw.rows_per_second().await,
+            Self::Postgres(raws) => raws[0].rows_per_second().await,
         }
     }
 
-    /// The times of some commits of one row, with a pause before each.
+    /// The times of some commits of one row over each connection at once, with a pause before each.
     pub(crate) async fn commits(&self, count: usize, pause: Duration) -> Fallible<Vec<Duration>> {
-        match self {
-            Self::Sqlite(raw) => raw.commits(count, pause),
-            Self::Postgres(raw) => raw.commits(count, pause).await,
+        let raws = match self {
+            Self::Sqlite(raw) => return raw.commits(count, pause),
+            Self::Postgres(raws) => raws,
+        };
+        let mut committing = JoinSet::new();
+        for raw in raws {
+            let raw = Arc::clone(raw);
+            committing.spawn(async move { raw.commits(count, pause).await });
         }
+        let mut times = Vec::new();
+        while let Some(committed) = committing.join_next().await {
+            times.extend(committed??);
+        }
+        Ok(times)
     }
 }

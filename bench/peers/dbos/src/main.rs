@@ -20,6 +20,11 @@ use crate::raw::Raw;
 
 #[tokio::main]
 async fn main() -> Fallible<()> {
+    // Off the thread of `main`, which every answer would have to wake: there a server's code runs.
+    tokio::spawn(run()).await?
+}
+
+async fn run() -> Fallible<()> {
     let arguments = Arguments::read(std::env::args().skip(1), NAMES)?;
     let Arguments { quick, connections, .. } = arguments;
     let bench = Bench { quick, url: arguments.url.clone(), connections };
