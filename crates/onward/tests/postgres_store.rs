@@ -41,6 +41,8 @@ mod overlap;
 mod plan;
 #[path = "postgres_store/pooler.rs"]
 mod pooler;
+#[path = "postgres_store/prepared.rs"]
+mod prepared;
 #[path = "postgres_store/repeat.rs"]
 mod repeat;
 #[path = "postgres_store/rights.rs"]

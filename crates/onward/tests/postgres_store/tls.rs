@@ -8,6 +8,7 @@ use onward::store::*;
 use tempfile::TempDir;
 
 use crate::cluster::{Cluster, succeeded};
+use crate::prepared;
 use crate::stage::*;
 
 /// Certificates made for one test: an authority, a server that it vouches for as `localhost`, and
@@ -51,10 +52,15 @@ impl Papers {
 
     /// A server with these papers that takes only encrypted connections.
     fn server(&self) -> Cluster {
+        self.server_for("hostssl all all 127.0.0.1/32 trust\n")
+    }
+
+    /// A server with these papers that takes these connections.
+    fn server_for(&self, connections: &str) -> Cluster {
         let mut cluster = Cluster::made("ssl = on");
         cluster.put("server.crt", &self.path("server.pem"));
         cluster.put("server.key", &self.path("server.key"));
-        cluster.put_text("pg_hba.conf", "hostssl all all 127.0.0.1/32 trust\n");
+        cluster.put_text("pg_hba.conf", connections);
         cluster.start();
         cluster
     }
@@ -98,6 +104,17 @@ async fn a_server_is_verified_as_far_as_sslmode_says() {
     let plain = at(&cluster, "127.0.0.1", "sslmode=disable");
     refused(&plain, unavailable, &["no encryption", "sslmode=require"]).await;
     refused(&at(&cluster, "127.0.0.1", ""), unavailable, &["sslmode=require"]).await;
+}
+
+/// Fails where it is not seen through encryption that the server itself is at the other end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_often_is_parsed_once_over_tls_too() {
+    let papers = Papers::new();
+    let cluster = papers.server_for("host all all 127.0.0.1/32 trust\n");
+    let store = PostgresStore::open(&at(&cluster, "127.0.0.1", "sslmode=require")).await.unwrap();
+    let raw = crate::database::connect_to(&cluster.url()).await;
+    prepared::watch(&raw, "onward", "").await;
+    assert_eq!(prepared::record_all(&store, &raw, "onward").await.last(), Some(&1));
 }
 
 #[tokio::test]

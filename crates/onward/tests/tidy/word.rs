@@ -82,7 +82,7 @@ const ALLOWED: [Allowed; 30] = [
     allowed("operation", "ARCHITECTURE.md", "operation.rs", "the name of a file"),
     allowed("executor", "crates/onward-server/tests/", "tokioexecutor", "a name of hyper"),
     allowed("operation", "docs/server.md", "", "a change of many runs"),
-    allowed("backend", "docs/", "pg_backend_pid", "a name of Postgres"),
+    allowed("backend", "", "pg_backend_pid", "a function of Postgres"),
     allowed("checkpoint", "crates/onward/src/store/sqlite/", "", "SQLite's word for its log"),
     allowed("checkpoint", "bench/", "", "SQLite's word for its log"),
     allowed("processor", "", "processor time", "the machine's"),

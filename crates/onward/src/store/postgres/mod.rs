@@ -13,6 +13,7 @@ mod cancel;
 mod claim;
 mod clock;
 mod connect;
+mod direct;
 mod export;
 mod fault;
 mod floor;
