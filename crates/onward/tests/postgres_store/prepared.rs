@@ -79,3 +79,28 @@ async fn a_session_may_forget_its_statements() {
     let sessions = raw.query_one("select count(distinct session) from seen", &[]).await.unwrap();
     assert_eq!(sessions.get::<_, i64>(0), 1);
 }
+
+/// Takes what the server has prepared for a client away, and puts something else under its name.
+const REPLACE: &str = "
+    declare
+        v_name text;
+    begin
+        for v_name in select name from pg_prepared_statements where not from_sql loop
+            execute format('deallocate %I', v_name);
+            execute format('prepare %I as select 1', v_name);
+        end loop;
+    end;";
+
+/// Fails where a statement of somebody else's under the same name, as behind a pooler that passes for a
+/// server, is taken for an outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_may_be_another_ones() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let raw = stage.raw().await;
+    watch(&raw, stage.name(), REPLACE).await;
+    let seen = record_all(&store, &raw, stage.name()).await;
+    assert!(seen.contains(&1), "nothing was prepared");
+    let sessions = raw.query_one("select count(distinct session) from seen", &[]).await.unwrap();
+    assert_eq!(sessions.get::<_, i64>(0), 1);
+}

@@ -14,7 +14,8 @@ use tokio_postgres::types::Type;
 
 use super::Shared;
 use super::fault::{AGAIN_MAX, Fault};
-use super::lane::{Line, Write};
+use super::lane::Write;
+use super::line::Line;
 use super::row::{RecordRow, fence_key, json_text, run_id, run_uuid, signed, small, worker_uuid};
 use super::tx::{Changes, Param, transact_in_lane};
 use super::{record, settle};
@@ -158,7 +159,7 @@ async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<Said, Fault> {
     loop {
         tries += 1;
         let now = line.shared.clock.given();
-        match line.rows(SETTLE, &columns.params(&now)).await {
+        match line.rows_under_lease(SETTLE, &columns.params(&now)).await {
             Err(Fault::Again(_)) if tries < AGAIN_MAX => {}
             rows => return Said::read(&rows?).map_err(Fault::data),
         }
@@ -171,7 +172,7 @@ async fn commit_lone(lease: Lease, record: &Record, line: &mut Line) -> Result<b
     let (fence, worker) = (fence_key(lease.worker), worker_uuid(lease.worker));
     let mut params = row.params().to_vec();
     params.extend::<[Param<'_>; 2]>([(&fence, Type::INT8), (&worker, Type::UUID)]);
-    let rows = line.rows(RECORD, &params).await?;
+    let rows = line.rows_under_lease(RECORD, &params).await?;
     rows.first().map_or(Ok(false), |row| row.try_get(0)).map_err(Fault::data)
 }
 

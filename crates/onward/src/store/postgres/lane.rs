@@ -4,19 +4,15 @@
 //! Owns: the queue of a lane and the gathering of its next commit. Never waits for more to come:
 //! an idle lane commits a lone write at once. Never puts two writes of one run into one commit.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Row, Statement};
 
 use super::Shared;
-use super::direct::is_direct;
-use super::fault::Fault;
-use super::tx::{Param, limited, query};
+use super::line::Line;
 use crate::RunId;
 use crate::limits::{COMMIT_BATCH_MAX, COMMIT_BYTES_MAX};
 
@@ -42,7 +38,7 @@ impl<W: Write> Lane<W> {
     /// Starts a lane on the runtime that this is called on.
     pub(super) fn start(shared: Arc<Shared>) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let task = tokio::spawn(serve(receiver, Line { shared, conn: None }));
+        let task = tokio::spawn(serve(receiver, Line::new(shared)));
         (Self { sender }, task)
     }
 
@@ -95,102 +91,6 @@ fn next_batch<W: Write>(queued: &mut VecDeque<W>) -> Vec<W> {
     later.append(queued);
     *queued = later;
     batch
-}
-
-/// A lane's connection.
-pub(super) struct Line {
-    pub(super) shared: Arc<Shared>,
-    conn: Option<Conn>,
-}
-
-impl Line {
-    /// Executes one statement, which is the whole transaction. A connection that did not answer
-    /// is given up.
-    pub(super) async fn rows(
-        &mut self,
-        sql: &'static str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Row>, Fault> {
-        let mut conn = match self.conn.take().filter(|conn| !conn.client.is_closed()) {
-            Some(conn) => conn,
-            None => Conn::new(self.shared.connector.connect().await?),
-        };
-        let answer = conn.rows(&self.shared, sql, params).await;
-        if !matches!(answer, Err(Fault::Outage(..))) {
-            self.conn = Some(conn);
-        }
-        answer
-    }
-}
-
-/// Statements on a connection before it is asked who is at its other end: what a short program says
-/// is not worth a preparation.
-const PREPARE_AFTER: u32 = 8;
-
-/// What a server says of a statement that it no longer has, or has with another answer.
-const FORGOTTEN: [SqlState; 2] =
-    [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::FEATURE_NOT_SUPPORTED];
-
-/// A connection, and what is prepared on it.
-struct Conn {
-    client: Client,
-    /// Statements so far, while they count.
-    used: u32,
-    /// Where the server itself is at the other end, by their text: to parse and plan a statement costs
-    /// as much as to execute a lone one.
-    prepared: Option<HashMap<&'static str, Statement>>,
-}
-
-impl Conn {
-    fn new(client: Client) -> Self {
-        Self { client, used: 0, prepared: None }
-    }
-
-    async fn rows(
-        &mut self,
-        shared: &Shared,
-        sql: &'static str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Row>, Fault> {
-        self.used = self.used.saturating_add(1);
-        if self.used == PREPARE_AFTER && is_direct(shared, &self.client).await? {
-            self.prepared = Some(HashMap::new());
-        }
-        let Some(statement) = self.statement(shared, sql, params).await? else {
-            return query(shared, &self.client, sql, params).await;
-        };
-        let values: Vec<_> = params.iter().map(|(value, _)| *value).collect();
-        let asked = async {
-            match self.client.query(&statement, &values).await {
-                Err(error) if error.code().is_some_and(|code| FORGOTTEN.contains(code)) => Ok(None),
-                answer => answer.map(Some),
-            }
-        };
-        if let Some(rows) = limited(shared, asked).await? {
-            return Ok(rows);
-        }
-        // Nothing was executed. Whoever lets a session forget may do so again.
-        self.prepared = None;
-        query(shared, &self.client, sql, params).await
-    }
-
-    /// A statement as it is prepared, where it may be.
-    async fn statement(
-        &mut self,
-        shared: &Shared,
-        sql: &'static str,
-        params: &[Param<'_>],
-    ) -> Result<Option<Statement>, Fault> {
-        let Some(prepared) = &mut self.prepared else { return Ok(None) };
-        if let Some(statement) = prepared.get(sql) {
-            return Ok(Some(statement.clone()));
-        }
-        let types: Vec<_> = params.iter().map(|(_, of)| of.clone()).collect();
-        let text = shared.sql.text(sql);
-        let statement = limited(shared, self.client.prepare_typed(&text, &types)).await?;
-        prepared.insert(sql, statement.clone());
-        Ok(Some(statement))
-    }
 }
 
 #[cfg(test)]

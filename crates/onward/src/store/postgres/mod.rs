@@ -21,6 +21,7 @@ mod home;
 mod host;
 mod import;
 mod lane;
+mod line;
 mod listen;
 mod look;
 mod looks;
