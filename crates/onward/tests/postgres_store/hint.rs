@@ -73,6 +73,24 @@ async fn another_stores_commit_wakes_a_waiter_by_a_hint() {
     }
 }
 
+/// Fails where a hint dies with the store that owes it: its first notification needs a connection, and
+/// who starts one run and leaves is gone before that is made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_dropped_at_once_has_told_the_others() {
+    let stage = Stage::new();
+    let there = stage.open().await;
+    let mut ear = Ear::at(&stage).await;
+    drop(there.wait(Topic::Work));
+    ear.echo().await;
+    for _ in 0..10 {
+        let here = stage.open().await;
+        let waiter = there.wait(Topic::Work);
+        started(&here).await;
+        drop(here);
+        soon(waiter).await;
+    }
+}
+
 /// Fails where the end of the connection is not noticed, or what was missed meanwhile is not
 /// looked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::AsyncMessage;
 use tokio_postgres::types::Type;
 
@@ -51,19 +51,47 @@ const MANY: usize = 32;
 /// A notification is a hint: that it is on disk matters to nobody.
 const NOTIFY: &str = "select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
 
+/// What the task that tells is asked for.
+#[derive(Debug)]
+pub(super) enum Telling {
+    /// To tell of this.
+    Of(Changes),
+    /// To drop this when all before it was told.
+    Done(oneshot::Sender<()>),
+}
+
 /// Tells other processes what was committed: one notification at a time, and what is committed
 /// meanwhile goes with the next.
-pub(super) async fn tell(shared: Arc<Shared>, mut changes: mpsc::UnboundedReceiver<Changes>) {
-    let mut gathered = Vec::new();
-    while changes.recv_many(&mut gathered, RUNS_MAX).await > 0 {
+pub(super) async fn tell(shared: Arc<Shared>, mut asked: mpsc::UnboundedReceiver<Telling>) {
+    let (mut telling, mut gathered, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    while asked.recv_many(&mut telling, RUNS_MAX).await > 0 {
+        for asked in telling.drain(..) {
+            match asked {
+                Telling::Of(changes) => gathered.push(changes),
+                Telling::Done(waiter) => done.push(waiter),
+            }
+        }
+        if gathered.is_empty() {
+            done.clear();
+            continue;
+        }
         let payload = payload(&shared.sender, &gathered);
         let pause = if runs_of(&gathered) < MANY { TOGETHER } else { TOGETHER_OF_MANY };
         gathered.clear();
         if let Err(fault) = notify(&shared, &payload).await {
             tracing::debug!(?fault, "a notification was lost; others look on a timer");
         }
+        done.clear();
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Returns when everything was told, or could not be.
+pub(super) async fn told(shared: Arc<Shared>) {
+    let (waiter, done) = oneshot::channel();
+    let _ = shared.told.send(Telling::Done(waiter));
+    // Never sent to: it ends when the other side is dropped.
+    let _ = done.await;
 }
 
 async fn notify(shared: &Arc<Shared>, payload: &str) -> Result<(), Fault> {

@@ -59,6 +59,7 @@ use self::fault::Fault;
 use self::floor::Heads;
 use self::home::Home;
 use self::lane::Lane;
+use self::listen::Telling;
 pub use self::options::PostgresOptions;
 use self::options::Target;
 use self::pool::Pool;
@@ -106,7 +107,7 @@ pub(crate) struct Shared {
     /// Who speaks in a notification.
     sender: String,
     /// What other processes are to be told.
-    told: mpsc::UnboundedSender<Changes>,
+    told: mpsc::UnboundedSender<Telling>,
 }
 
 impl Shared {
@@ -115,7 +116,7 @@ impl Shared {
         if !changes.is_empty() {
             changes.tell(&self.hub);
             // Without the task that tells, others look on a timer.
-            let _ = self.told.send(changes);
+            let _ = self.told.send(Telling::Of(changes));
         }
     }
 }
@@ -144,7 +145,7 @@ impl PostgresStore {
         let Target { config, tls, options } = Target::of(url, options)?;
         let timeout = options.connect_timeout;
         let connector = Connector::new(config, &tls, timeout)?;
-        let (told, changes) = mpsc::unbounded_channel();
+        let (told, telling) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             sql: Sql::of(&options.schema),
             clock: StoreClock::new(options.clock),
@@ -160,7 +161,9 @@ impl PostgresStore {
             told,
         });
         let (keep, kept) = std::sync::mpsc::channel();
-        let home = Home::start(kept).map_err(connect::no_thread)?;
+        let last = listen::told(Arc::clone(&shared));
+        let home = Home::start(kept, last).map_err(connect::no_thread)?;
+        home.spawn(listen::tell(Arc::clone(&shared), telling));
         let opening = Arc::clone(&shared);
         let opened = home.handle().spawn(async move { open::open(&opening, options.create).await });
         match opened.await {
@@ -168,7 +171,6 @@ impl PostgresStore {
             Err(gone) => return Err(crate::Error::new(crate::Code::StoreUnavailable).because(gone)),
         }
         let _here = home.handle().enter();
-        home.handle().spawn(listen::tell(Arc::clone(&shared), changes));
         let start = || {
             let (lane, task) = Lane::start(Arc::clone(&shared));
             let _ = keep.send(task);
