@@ -29,7 +29,7 @@ pub(crate) struct Bench {
     /// Whether a rough figure after a short time is enough.
     pub(crate) quick: bool,
     pub(crate) kind: Kind,
-    /// Finished runs that each measure finds in its store.
+    /// Finished runs that each measure finds in its store, but for those that are about some themselves.
     pub(crate) finished: usize,
 }
 
@@ -120,7 +120,7 @@ impl Measured {
     pub(crate) fn head() -> String {
         let [measure, value, unit] = ["measure", "value", "unit"];
         let [raw, ratio, aim] = ["raw", "ratio", "aim"];
-        format!("{measure:<16} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}")
+        format!("{measure:<17} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}")
     }
 
     pub(crate) fn row(&self) -> String {
@@ -131,7 +131,7 @@ impl Measured {
         };
         let value = number(Some(*value), if *value < 10.0 { 3 } else { 0 });
         let (raw, ratio) = (number(self.raw, 0), number(self.ratio, 2));
-        let mut row = format!("{measure:<16} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}");
+        let mut row = format!("{measure:<17} {value:>12} {unit:<10} {raw:>12} {ratio:>7}  {aim}");
         for (name, value) in &self.more {
             // Writing to a text does not fail.
             let _ =

@@ -16,7 +16,8 @@ use crate::place::Place;
 /// How long a child may be silent.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A child that lives until it is killed or its input ends, so never longer than its parent.
+/// A child that lives until it is killed or its input ends. It looks for that between two shares, so
+/// after a kill of its parent it does what it was told to the end.
 pub(crate) struct Child {
     process: tokio::process::Child,
     input: ChildStdin,
@@ -66,8 +67,8 @@ impl Child {
     /// Lets the child shut down.
     pub(crate) async fn end(mut self) -> Fallible<()> {
         drop(self.input);
-        self.process.wait().await?;
-        Ok(())
+        let ended = self.process.wait().await?;
+        if ended.success() { Ok(()) } else { Err(format!("a child ended with {ended}").into()) }
     }
 
     /// Ends the child with SIGKILL.

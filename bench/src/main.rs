@@ -43,7 +43,7 @@ async fn main() -> Fallible<()> {
     if let Some((child::ARGUMENT, role)) = given.split_first().map(|(first, rest)| (&**first, rest))
     {
         let role = role.to_vec();
-        // Off the thread of `main`, which every answer would have to wake: there a server's code runs.
+        // On a thread of the runtime, where a server's code is too: that of `main` is woken for every answer.
         return tokio::spawn(async move { role::serve(&role).await }).await?;
     }
     let arguments = Arguments::read(given.into_iter())?;
@@ -68,7 +68,8 @@ async fn main() -> Fallible<()> {
 
 /// Every measure on a store, in the order in which they are taken.
 fn names(kind: &Kind) -> Vec<String> {
-    let several = SHARED.iter().flat_map(|name| SEVERAL.map(|count| format!("{name}_{count}")));
+    let shared = EVERYWHERE.iter().filter(|name| !OF_ONE_PROCESS.contains(name));
+    let several = shared.flat_map(|name| SEVERAL.map(|count| format!("{name}_{count}")));
     let one = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     match kind {
         Kind::Sqlite { .. } => one(EVERYWHERE),
@@ -94,20 +95,12 @@ const EVERYWHERE: &[&str] = &[
     "prune_beside",
 ];
 
-/// What is taken on a server with several worker processes too: all but what a run costs in the
-/// memory of the one process that has it.
-const SHARED: &[&str] = &[
-    "steps_100",
-    "steps_1000",
-    "lone_step",
-    "start_to_result",
-    "sequential_step",
-    "flat_history",
-    "flat_claims",
-    "same_key",
-    "idle_cpu",
-    "prune_beside",
-];
+/// What a run costs in the memory of the one process that has it, however many there are. All else is
+/// taken on a server with several worker processes too.
+const OF_ONE_PROCESS: &[&str] = &["waiting_memory", "in_flight_memory"];
+
+/// What fills its store by itself, with as many runs as it is about.
+const FILLS_ITSELF: &[&str] = &["flat_claims", "prune_beside", "churn_claims"];
 
 /// How many worker processes several are; the measure's name ends in the number.
 const SEVERAL: [usize; 2] = [2, 4];
@@ -137,13 +130,13 @@ async fn measure(name: &str, bench: &Bench) -> Fallible<Measured> {
 fn processes(name: &str) -> (&str, usize) {
     let several = SEVERAL.iter().find_map(|count| {
         let alone = name.strip_suffix(&format!("_{count}"))?;
-        SHARED.contains(&alone).then_some((alone, *count))
+        EVERYWHERE.contains(&alone).then_some((alone, *count))
     });
     several.unwrap_or((name, 1))
 }
 
 async fn take(name: &str, bench: &Bench, place: &Place, processes: usize) -> Fallible<Measured> {
-    if bench.finished >= fill::FEW {
+    if bench.finished >= fill::FEW && !FILLS_ITSELF.contains(&name) {
         fill::finished(place, bench.finished).await?;
     }
     match name {

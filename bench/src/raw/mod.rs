@@ -48,7 +48,11 @@ impl Raw {
     pub(crate) async fn rows_per_second(&self) -> Fallible<f64> {
         match self {
             Self::Sqlite(raw) => raw.rows_per_second(),
-            Self::Postgres(raws) => raws[0].rows_per_second().await,
+            Self::Postgres(raws) => {
+                let raw = Arc::clone(&raws[0]);
+                // As `commits`: off the thread of `main`, which every answer would have to wake.
+                tokio::spawn(async move { raw.rows_per_second().await }).await?
+            }
         }
     }
 

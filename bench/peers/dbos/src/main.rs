@@ -20,7 +20,7 @@ use crate::raw::Raw;
 
 #[tokio::main]
 async fn main() -> Fallible<()> {
-    // Off the thread of `main`, which every answer would have to wake: there a server's code runs.
+    // On a thread of the runtime, where a server's code is too: that of `main` is woken for every answer.
     tokio::spawn(run()).await?
 }
 
