@@ -318,6 +318,10 @@ fn show_says_why_a_run_is_not_running_whose_worker_was_killed() {
     until(|| shown(&place, &held)["why"]["reason"] == "worker_gone");
     let table = place.onward(&["runs", "show", &held]).stdout;
     assert!(table.contains("The worker that held it is gone, and no live worker"), "{table}");
+    let doctor = place.onward(&["doctor"]);
+    assert_eq!(doctor.code, 1, "{}", doctor.stdout);
+    let found = "NO  running    1 run whose worker is gone, and no live worker serves it";
+    assert!(doctor.stdout.contains(found) && doctor.stdout.contains(&held), "{}", doctor.stdout);
     let asked = place.onward(&["runs", "cancel", &held]).stderr;
     let ends = format!(
         "run {held}: It is asked to end, and ends when a worker takes it up. No live worker serves"

@@ -67,9 +67,11 @@ impl Finding {
             (_, Problem::WrongToken { .. } | Problem::Server(_)) => "server",
             _ => "store",
         };
-        // The library's own sentence about a code says what to do; the others say it themselves.
-        let todo = code.map(|code| code.advice().to_owned());
-        Self { todo, ..Self::bad(check, problem.to_string(), "") }
+        // The library's own sentence about a code says what to do, and stands at the end of its error;
+        // the others say it themselves.
+        let (said, todo) = (problem.to_string(), code.map(|code| code.advice().to_owned()));
+        let found = todo.as_deref().and_then(|todo| said.strip_suffix(todo));
+        Self { todo: todo.clone(), ..Self::bad(check, found.unwrap_or(&said).trim_end(), "") }
     }
 }
 

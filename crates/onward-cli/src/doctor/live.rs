@@ -1,4 +1,4 @@
-//! Checks of runs: those that nobody serves, are stuck, crash, or could not be undone.
+//! Checks of runs: those that nobody serves, were left, are stuck, crash, or could not be undone.
 //!
 //! Owns: which runs need somebody. Looks at a bounded number of the newest ones, and says so.
 
@@ -55,6 +55,29 @@ pub(super) async fn unserved(
     });
     let well = "every run that is queued has a worker, or is new";
     Ok(or_well(found, "queued", well_of(well, cut)))
+}
+
+/// Runs whose worker is gone and that no other can take over. A worker may leave nothing behind to be
+/// listed by: where its process is seen to be gone, its lease is.
+pub(super) async fn left(place: &Place, workers: &[WorkerInfo]) -> Result<Vec<Finding>, Problem> {
+    let now = place.now();
+    let Looked { runs, cut } = runs(place, RunState::Running, Filter::default()).await?;
+    let around = Around { workers, ..Around::default() };
+    let is_left = |run: &&Run| matches!(why(run, around, now), Why::WorkerGone { served: false });
+    let of_server = |run: &Run| matches!(place, Place::Server(_)) && run.workflow == OPERATION;
+    let left = runs.iter().filter(|run| !of_server(run)).filter(is_left);
+    let ids: Vec<_> = left.map(|run| run.id).collect();
+    let found = (!ids.is_empty()).then(|| {
+        let count = text::count(ids.len() as u64, "run");
+        Finding::bad(
+            "running",
+            format!("{count} whose worker is gone, and no live worker serves it"),
+            "Start a worker that serves it: it goes on within a lease and a second.",
+        )
+        .of_runs(ids)
+    });
+    let well = well_of("every run that is running has a worker", cut);
+    Ok(or_well(found.into_iter(), "running", well))
 }
 
 /// Runs that wait for an operator or another build, by why.

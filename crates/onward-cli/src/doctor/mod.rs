@@ -10,7 +10,7 @@ use clap::Args;
 
 use self::check::{clock, leases, schedules};
 use self::finding::{Finding, write};
-use self::live::{crashing, stuck, undo_failed, unserved};
+use self::live::{crashing, left, stuck, undo_failed, unserved};
 use crate::args::Global;
 use crate::output::{self, Format};
 use crate::place::Place;
@@ -54,6 +54,7 @@ async fn examine(place: &Place, global: &Global) -> Result<Vec<Finding>, Problem
     let mut findings = vec![check::reached(place, global)?, check::schema(place), clock(place)];
     findings.extend(leases(&workers, place.now()));
     findings.extend(unserved(place, &serving).await?);
+    findings.extend(left(place, &serving).await?);
     findings.extend(stuck(place).await?);
     findings.extend(crashing(place).await?);
     findings.extend(undo_failed(place).await?);
