@@ -33,12 +33,26 @@ mod start_to_result;
 mod steps;
 mod takeover;
 
+use std::process::ExitCode;
+
 use crate::arguments::{Arguments, Format};
 use crate::bench::{Bench, Fallible, Measured};
 use crate::place::{Kind, Place};
 
 #[tokio::main]
-async fn main() -> Fallible<()> {
+async fn main() -> ExitCode {
+    let Err(error) = run().await else { return ExitCode::SUCCESS };
+    eprint!("{error}");
+    let mut source = error.source();
+    while let Some(inner) = source {
+        eprint!(": {inner}");
+        source = inner.source();
+    }
+    eprintln!();
+    ExitCode::FAILURE
+}
+
+async fn run() -> Fallible<()> {
     let given: Vec<String> = std::env::args().skip(1).collect();
     if let Some((child::ARGUMENT, role)) = given.split_first().map(|(first, rest)| (&**first, rest))
     {

@@ -38,10 +38,13 @@ pub(crate) async fn measure(bench: &Bench, place: &Place, runs: Runs) -> Fallibl
     Ok(Measured::new(bytes, "bytes/run", runs.aim))
 }
 
-/// Builds the counting program where cargo started this one, since `cargo run` builds only one.
+/// Builds the counting program where cargo started this one, since `cargo run` builds only one. It has to
+/// be beside this one, so of the same profile.
 async fn build() -> Fallible<()> {
     let Ok(cargo) = std::env::var("CARGO") else { return Ok(()) };
-    let arguments = ["build", "--quiet", "--release", "-p", "onward-bench", "--bin", COUNTING];
-    let built = Command::new(cargo).args(arguments).status().await?;
+    eprintln!("building {COUNTING}");
+    let arguments = ["build", "--quiet", "-p", "onward-bench", "--bin", COUNTING];
+    let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+    let built = Command::new(cargo).args(arguments).args(["--profile", profile]).status().await?;
     if built.success() { Ok(()) } else { Err(format!("{COUNTING} cannot be built").into()) }
 }

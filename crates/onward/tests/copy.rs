@@ -13,7 +13,7 @@ use onward::limits::{COPY_BATCH_MAX, COPY_PASSES_MAX, SCHEDULES_DUE_MAX};
 use onward::store::{End, ImportSchedule, MemoryStore, Prune, PutSchedule, Store};
 use onward::{
     CatchUp, Code, Copied, Ctx, Failure, OnConflict, Onward, Overlap, RunId, RunState,
-    ScheduleSpec, Workflow,
+    ScheduleSpec, Timestamp, Workflow,
 };
 
 #[cfg(feature = "postgres")]
@@ -429,6 +429,8 @@ mod postgres {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         worker.shutdown().await.unwrap();
+        let nightly = nightly_from(file.store().clock().now());
+        file.store().schedules().unwrap().put_schedule(nightly).await.unwrap();
 
         let server = Onward::open(&schema.url()).await.unwrap();
         let up = file.copy_to(&server).await.unwrap();
@@ -440,13 +442,22 @@ mod postgres {
         assert_eq!(file.copy_to(&back).await.unwrap().existing, u64::from(count));
         let run = server.start(INDEX, &4).key("item-4").await.unwrap();
         assert_eq!(run.status().await.unwrap().state, RunState::Waiting);
+        let schedules = file.schedules(None).await.unwrap().schedules;
+        assert_eq!(schedules.len(), 1);
+        for copy in [&server, &back] {
+            assert_eq!(copy.schedules(None).await.unwrap().schedules, schedules);
+        }
     }
 }
 
 fn nightly(stage: &Stage) -> PutSchedule {
+    nightly_from(stage.now())
+}
+
+fn nightly_from(now: Timestamp) -> PutSchedule {
     PutSchedule {
         name: "nightly".to_owned(),
-        spec: ScheduleSpec::Every { every_ms: 3_600_000, anchor: stage.now() },
+        spec: ScheduleSpec::Every { every_ms: 3_600_000, anchor: now },
         workflow: "report".to_owned(),
         input: json(1),
         queue: "default".to_owned(),
@@ -456,7 +467,7 @@ fn nightly(stage: &Stage) -> PutSchedule {
         tags: BTreeMap::new(),
         overlap: Overlap::Skip,
         catch_up: CatchUp::One,
-        next_at: Some(stage.in_ms(3_600_000)),
+        next_at: Some(Timestamp::from_millis(now.as_millis() + 3_600_000)),
     }
 }
 
