@@ -80,11 +80,7 @@ async fn entries_read(stage: &Stage, index: &str) -> i64 {
         raw.query_one(alive, &[&stage.name()]).await.unwrap().get::<_, i64>(0) == 0
     })
     .await;
-    // Before 15 a process of its own gathers the counts, and tells them twice a second.
-    let gathers = "select current_setting('server_version_num')::integer < 150000";
-    if raw.query_one(gathers, &[]).await.unwrap().get(0) {
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
-    }
+    counts_told(&raw).await;
     let read = "select idx_tup_read from pg_stat_user_indexes
                 where schemaname = $1 and indexrelname = $2";
     raw.query_one(read, &[&stage.name(), &index]).await.unwrap().get(0)

@@ -118,6 +118,7 @@ async fn counted(stage: &Stage) -> Reads {
         raw.query_one(alive, &[&stage.name()]).await.unwrap().get::<_, i64>(0) == 0
     })
     .await;
+    counts_told(&raw).await;
     reads_of(&raw, stage).await
 }
 

@@ -151,6 +151,15 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, what).await.unwrap()
 }
 
+/// Waits until the server has told what it counted. Before 15 a process of its own gathers the counts, and
+/// tells them twice a second.
+pub(crate) async fn counts_told(raw: &Client) {
+    let gathers = "select current_setting('server_version_num')::integer < 150000";
+    if raw.query_one(gathers, &[]).await.unwrap().get(0) {
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+    }
+}
+
 /// A URL with one more option.
 pub(crate) fn with(url: &str, option: &str) -> String {
     let mark = if url.contains('?') { '&' } else { '?' };
