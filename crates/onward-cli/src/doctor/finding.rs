@@ -71,7 +71,8 @@ impl Finding {
         // the others say it themselves.
         let (said, todo) = (problem.to_string(), code.map(|code| code.advice().to_owned()));
         let found = todo.as_deref().and_then(|todo| said.strip_suffix(todo));
-        Self { todo: todo.clone(), ..Self::bad(check, found.unwrap_or(&said).trim_end(), "") }
+        let found = found.unwrap_or(&said).trim_end().to_owned();
+        Self { check, ok: false, found, todo, runs: Vec::new() }
     }
 }
 

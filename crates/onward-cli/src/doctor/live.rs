@@ -34,9 +34,7 @@ pub(super) async fn unserved(
     let Looked { runs, cut } = runs(place, RunState::Queued, filter).await?;
     let mut groups: BTreeMap<(String, String), Vec<RunId>> = BTreeMap::new();
     let around = Around { workers, ..Around::default() };
-    // A server carries out changes of many runs itself, and does not show the worker that does it.
-    let of_server = |run: &Run| matches!(place, Place::Server(_)) && run.workflow == OPERATION;
-    for run in runs.iter().filter(|run| !of_server(run)) {
+    for run in runs.iter().filter(|run| !is_of_server(place, run)) {
         if let Why::NoWorker { workflow, queue } = why(run, around, now) {
             groups.entry((workflow, queue)).or_default().push(run.id);
         }
@@ -64,8 +62,7 @@ pub(super) async fn left(place: &Place, workers: &[WorkerInfo]) -> Result<Vec<Fi
     let Looked { runs, cut } = runs(place, RunState::Running, Filter::default()).await?;
     let around = Around { workers, ..Around::default() };
     let is_left = |run: &&Run| matches!(why(run, around, now), Why::WorkerGone { served: false });
-    let of_server = |run: &Run| matches!(place, Place::Server(_)) && run.workflow == OPERATION;
-    let left = runs.iter().filter(|run| !of_server(run)).filter(is_left);
+    let left = runs.iter().filter(|run| !is_of_server(place, run)).filter(is_left);
     let ids: Vec<_> = left.map(|run| run.id).collect();
     let found = (!ids.is_empty()).then(|| {
         let count = text::count(ids.len() as u64, "run");
@@ -134,6 +131,11 @@ pub(super) async fn undo_failed(place: &Place) -> Result<Vec<Finding>, Problem> 
     });
     let well = well_of("no failed run has anything left to undo", cut);
     Ok(or_well(found.into_iter(), "undo", well))
+}
+
+/// A server carries out changes of many runs itself, and does not show the worker that does it.
+fn is_of_server(place: &Place, run: &Run) -> bool {
+    matches!(place, Place::Server(_)) && run.workflow == OPERATION
 }
 
 /// Runs that were looked at.

@@ -42,16 +42,24 @@ pub(crate) async fn record_all(store: &PostgresStore, raw: &Client, schema: &str
     seen.iter().map(|row| row.get(0)).collect()
 }
 
-/// Fails where every write is parsed anew, and where a program that writes little prepares.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_often_is_parsed_once() {
+/// What was seen on a direct connection, and in how many sessions.
+async fn seen_directly(then: &str) -> (Vec<i64>, i64) {
     let stage = Stage::new();
     let store = stage.open().await;
     let raw = stage.raw().await;
-    watch(&raw, stage.name(), "").await;
+    watch(&raw, stage.name(), then).await;
     let seen = record_all(&store, &raw, stage.name()).await;
+    let sessions = raw.query_one("select count(distinct session) from seen", &[]).await.unwrap();
+    (seen, sessions.get(0))
+}
+
+/// Fails where every write is parsed anew, and where a program that writes little prepares.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_often_is_parsed_once() {
+    let (seen, sessions) = seen_directly("").await;
     assert_eq!(seen.first(), Some(&0));
     assert_eq!(seen.last(), Some(&1));
+    assert_eq!(sessions, 1);
 }
 
 /// Fails where a statement is prepared in a session that the next client is given.
@@ -69,15 +77,10 @@ async fn nothing_is_prepared_behind_a_pooler() {
 /// write falls back to a transaction of its own, in another session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_may_forget_its_statements() {
-    let stage = Stage::new();
-    let store = stage.open().await;
-    let raw = stage.raw().await;
-    watch(&raw, stage.name(), "deallocate all;").await;
-    let seen = record_all(&store, &raw, stage.name()).await;
+    let (seen, sessions) = seen_directly("deallocate all;").await;
     // It was prepared, forgotten once, and not prepared again.
     assert_eq!(seen.iter().sum::<i64>(), 1);
-    let sessions = raw.query_one("select count(distinct session) from seen", &[]).await.unwrap();
-    assert_eq!(sessions.get::<_, i64>(0), 1);
+    assert_eq!(sessions, 1);
 }
 
 /// Takes what the server has prepared for a client away, and puts something else under its name.
@@ -95,12 +98,7 @@ const REPLACE: &str = "
 /// server, is taken for an outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_may_be_another_ones() {
-    let stage = Stage::new();
-    let store = stage.open().await;
-    let raw = stage.raw().await;
-    watch(&raw, stage.name(), REPLACE).await;
-    let seen = record_all(&store, &raw, stage.name()).await;
+    let (seen, sessions) = seen_directly(REPLACE).await;
     assert!(seen.contains(&1), "nothing was prepared");
-    let sessions = raw.query_one("select count(distinct session) from seen", &[]).await.unwrap();
-    assert_eq!(sessions.get::<_, i64>(0), 1);
+    assert_eq!(sessions, 1);
 }
