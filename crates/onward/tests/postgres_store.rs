@@ -33,6 +33,8 @@ mod head;
 mod hint;
 #[path = "postgres_store/migration.rs"]
 mod migration;
+#[path = "postgres_store/near.rs"]
+mod near;
 #[path = "postgres_store/outage.rs"]
 mod outage;
 #[path = "postgres_store/overlap.rs"]

@@ -1,4 +1,6 @@
 //! Statements that are parsed once: where the server itself is at the other end, and nowhere else.
+//!
+//! On a runtime without threads of its own, as that of most of these tests, every write goes by a lane.
 
 use onward::store::*;
 use tokio_postgres::Client;
@@ -43,7 +45,7 @@ pub(crate) async fn record_all(store: &PostgresStore, raw: &Client, schema: &str
 }
 
 /// What was seen on a direct connection, and in how many sessions.
-async fn seen_directly(then: &str) -> (Vec<i64>, i64) {
+pub(crate) async fn seen_directly(then: &str) -> (Vec<i64>, i64) {
     let stage = Stage::new();
     let store = stage.open().await;
     let raw = stage.raw().await;
@@ -54,7 +56,7 @@ async fn seen_directly(then: &str) -> (Vec<i64>, i64) {
 }
 
 /// Fails where every write is parsed anew, and where a program that writes little prepares.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn what_is_written_often_is_parsed_once() {
     let (seen, sessions) = seen_directly("").await;
     assert_eq!(seen.first(), Some(&0));
@@ -75,7 +77,7 @@ async fn nothing_is_prepared_behind_a_pooler() {
 
 /// Fails where a session that forgot its statements is asked for them again and again, so that each
 /// write falls back to a transaction of its own, in another session.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_session_may_forget_its_statements() {
     let (seen, sessions) = seen_directly("deallocate all;").await;
     // It was prepared, forgotten once, and not prepared again.
@@ -84,7 +86,7 @@ async fn a_session_may_forget_its_statements() {
 }
 
 /// Takes what the server has prepared for a client away, and puts something else under its name.
-const REPLACE: &str = "
+pub(crate) const REPLACE: &str = "
     declare
         v_name text;
     begin
@@ -96,7 +98,7 @@ const REPLACE: &str = "
 
 /// Fails where a statement of somebody else's under the same name, as behind a pooler that passes for a
 /// server, is taken for an outage.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_statement_may_be_another_ones() {
     let (seen, sessions) = seen_directly(REPLACE).await;
     assert!(seen.contains(&1), "nothing was prepared");

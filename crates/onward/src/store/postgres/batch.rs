@@ -15,17 +15,18 @@ use tokio_postgres::types::Type;
 use super::Shared;
 use super::fault::{AGAIN_MAX, Fault};
 use super::lane::Write;
-use super::line::Line;
+use super::line::{Line, UnderLease};
+use super::near::OnWay;
 use super::row::{RecordRow, fence_key, json_text, run_id, run_uuid, signed, small, worker_uuid};
 use super::tx::{Changes, Param, transact_in_lane};
 use super::{record, settle};
 use crate::store::{End, Error, Lease, Outage, Settle, Settled};
 use crate::{Record, RunId, Timestamp, failpoint};
 
-const SETTLE: &str = "select run, answer from onward.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, \
+pub(super) const SETTLE: &str = "select run, answer from onward.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, \
                       $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
 
-const RECORD: &str =
+pub(super) const RECORD: &str =
     "select onward.record($13, $14, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// Records of a run, and perhaps the end of its attempt.
@@ -34,6 +35,7 @@ pub(super) struct RunWrite {
     pub(super) records: Vec<Record>,
     pub(super) end: Option<End>,
     pub(super) unasked: Vec<String>,
+    pub(super) way: OnWay,
     /// The records go back with the answer, to be freed by the thread that made them: this one would
     /// have to lock the other's memory for each piece.
     pub(super) answer: oneshot::Sender<Reply<Settled, Record>>,
@@ -41,7 +43,7 @@ pub(super) struct RunWrite {
 
 impl RunWrite {
     /// Whether a group commit can take it; the rest is rare.
-    fn is_ordinary(&self) -> bool {
+    pub(super) fn is_ordinary(&self) -> bool {
         let end = match &self.end {
             None => true,
             Some(end) => !matches!(end, End::Continued { .. } | End::Stuck { .. }),
@@ -60,6 +62,8 @@ impl RunWrite {
     }
 
     fn tell(self, answer: Result<Settled, Error>) {
+        // Before the caller hears of it: its next write may be alone again.
+        drop(self.way);
         // A caller that is gone does not mind.
         let _ = self.answer.send((answer, self.records));
     }
@@ -71,11 +75,12 @@ impl Write for RunWrite {
     }
 
     fn bytes(&self) -> usize {
-        let output = match &self.end {
+        let end = match &self.end {
             Some(End::Completed(output)) => output.as_str().len(),
+            Some(End::Failed { failure, .. }) => failure.bytes(),
             _ => 0,
         };
-        output + self.records.iter().map(Record::bytes).sum::<usize>()
+        end + self.records.iter().map(Record::bytes).sum::<usize>()
     }
 
     async fn commit(mut batch: Vec<Self>, line: &mut Line) {
@@ -95,26 +100,26 @@ impl Write for RunWrite {
 
 /// Makes these writes in one commit, and those on their own that it did not take.
 async fn together(batch: Vec<RunWrite>, line: &mut Line) {
-    if batch.is_empty() {
-        return;
+    if !batch.is_empty() {
+        let left = offered(batch, line).await;
+        one_by_one(&line.shared, left).await;
     }
+}
+
+/// Makes these writes in one commit and answers them. Those come back that it did not take, but might
+/// take alone.
+pub(super) async fn offered(batch: Vec<RunWrite>, line: &mut impl UnderLease) -> Vec<RunWrite> {
     batch.iter().for_each(RunWrite::before_commit);
     match commit(&batch, line).await {
-        Ok(said) => {
-            let refused = answer_all(batch, said, &line.shared);
-            one_by_one(&line.shared, refused).await;
-        }
-        Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => {
-            one_by_one(&line.shared, batch).await;
-        }
+        Ok(said) => answer_all(batch, said, line.shared()),
+        Err(Fault::OneByOne | Fault::Data(_) | Fault::Again(_)) => batch,
         // Somebody holds one of them, and its neighbours need not wait for it.
-        Err(Fault::Outage(Outage::Locked, _)) if batch.len() > 1 => {
-            one_by_one(&line.shared, batch).await;
-        }
+        Err(Fault::Outage(Outage::Locked, _)) if batch.len() > 1 => batch,
         Err(fault) => {
             for write in batch {
                 write.tell(Err(fault.clone().into()));
             }
+            Vec::new()
         }
     }
 }
@@ -146,7 +151,7 @@ impl Said {
     }
 }
 
-async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<Said, Fault> {
+async fn commit(batch: &[RunWrite], line: &mut impl UnderLease) -> Result<Said, Fault> {
     if let [RunWrite { lease, records, end: None, .. }] = batch
         && let [record] = records.as_slice()
     {
@@ -158,7 +163,7 @@ async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<Said, Fault> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let now = line.shared.clock.given();
+        let now = line.shared().clock.given();
         match line.rows_under_lease(SETTLE, &columns.params(&now)).await {
             Err(Fault::Again(_)) if tries < AGAIN_MAX => {}
             rows => return Said::read(&rows?).map_err(Fault::data),
@@ -167,7 +172,11 @@ async fn commit(batch: &[RunWrite], line: &mut Line) -> Result<Said, Fault> {
 }
 
 /// Commits one record; says whether its run is held under this lease.
-async fn commit_lone(lease: Lease, record: &Record, line: &mut Line) -> Result<bool, Fault> {
+async fn commit_lone(
+    lease: Lease,
+    record: &Record,
+    line: &mut impl UnderLease,
+) -> Result<bool, Fault> {
     let row = RecordRow::of(lease, record)?;
     let (fence, worker) = (fence_key(lease.worker), worker_uuid(lease.worker));
     let mut params = row.params().to_vec();

@@ -7,6 +7,7 @@ use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -35,6 +36,12 @@ pub(super) struct Connector {
     timeout: Duration,
 }
 
+/// A connection that sends and hears whenever it is polled, and says what the server says of itself;
+/// after an end or an error it must not be polled again.
+pub(super) type Undriven = Box<
+    dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, tokio_postgres::Error>>> + Send,
+>;
+
 /// What the server says of itself on a connection.
 pub(super) type Messages = mpsc::UnboundedReceiver<AsyncMessage>;
 
@@ -57,9 +64,15 @@ impl Connector {
         Ok(self.listen().await?.0)
     }
 
-    /// Connects, and hands on what the server says of itself. Hosts are tried one after the other: one
-    /// that is silent must not keep the next, which took over from it, from being found.
+    /// Connects, and hands on what the server says of itself.
     pub(super) async fn listen(&self) -> Result<(Client, Messages), Fault> {
+        let (client, connection) = self.undriven().await?;
+        Ok((client, drive(connection)))
+    }
+
+    /// Connects, and leaves it to the caller to drive the connection. Hosts are tried one after the
+    /// other: one that is silent must not keep the next, which took over from it, from being found.
+    pub(super) async fn undriven(&self) -> Result<(Client, Undriven), Fault> {
         let (count, first) = (self.hosts.len(), self.latest.load(Ordering::Relaxed));
         let mut faults = Vec::new();
         for place in (0..count).map(|after| (first + after) % count) {
@@ -74,16 +87,16 @@ impl Connector {
         Err(super::host::none_answered(faults))
     }
 
-    async fn connect_to(&self, host: &Config) -> Result<(Client, Messages), Fault> {
+    async fn connect_to(&self, host: &Config) -> Result<(Client, Undriven), Fault> {
         let connecting = async {
             match &self.tls {
                 None => {
                     let (client, connection) = host.connect(NoTls).await?;
-                    Ok((client, drive(connection)))
+                    Ok((client, undriven(connection)))
                 }
                 Some(tls) => {
                     let (client, connection) = host.connect(tls.clone()).await?;
-                    Ok((client, drive(connection)))
+                    Ok((client, undriven(connection)))
                 }
             }
         };
@@ -131,14 +144,19 @@ const ADVICE: [(&str, &str); 5] = [
     ),
 ];
 
-fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>) -> Messages
+/// Forgets of what kind a connection is.
+fn undriven<S, T>(mut connection: tokio_postgres::Connection<S, T>) -> Undriven
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
+    Box::new(move |cx| connection.poll_message(cx))
+}
+
+fn drive(mut connection: Undriven) -> Messages {
     let (sender, messages) = mpsc::unbounded_channel();
     tokio::spawn(async move {
-        while let Some(message) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+        while let Some(message) = std::future::poll_fn(&mut connection).await {
             match message {
                 // Nobody listens on most connections.
                 Ok(message) => drop(sender.send(message)),

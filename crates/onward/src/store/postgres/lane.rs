@@ -48,6 +48,22 @@ impl<W: Write> Lane<W> {
     }
 }
 
+/// The lanes of what runs record.
+#[derive(Clone, Debug)]
+pub(super) struct Lanes<W>(Arc<[Lane<W>]>);
+
+impl<W: Write> Lanes<W> {
+    pub(super) fn new(lanes: impl Iterator<Item = Lane<W>>) -> Self {
+        Self(lanes.collect())
+    }
+
+    /// Queues a write in the lane of its run: always the same, so that its writes stay in order.
+    pub(super) fn submit(&self, write: W) {
+        let run = write.runs().next().map_or(0, RunId::as_u128);
+        self.0[(run % self.0.len() as u128) as usize].submit(write);
+    }
+}
+
 /// Commits until nobody can submit any more.
 async fn serve<W: Write>(mut receiver: mpsc::UnboundedReceiver<W>, mut line: Line) {
     let mut queued = VecDeque::new();

@@ -26,6 +26,23 @@ const FOREIGN: [SqlState; 4] = [
     SqlState::FEATURE_NOT_SUPPORTED,
 ];
 
+/// Whether a session says so that is not the one for a statement: then nothing was done.
+pub(super) fn is_foreign(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| FOREIGN.contains(code))
+}
+
+/// Executes statements whose every write stands on a lease, each of which is a whole transaction.
+pub(super) trait UnderLease: Send {
+    fn shared(&self) -> &Arc<Shared>;
+
+    /// Executes one. A connection that did not answer is given up.
+    fn rows_under_lease(
+        &mut self,
+        sql: &'static str,
+        params: &[Param<'_>],
+    ) -> impl Future<Output = Result<Vec<Row>, Fault>> + Send;
+}
+
 /// Where a lane executes its statements, each of which is a whole transaction.
 pub(super) struct Line {
     pub(super) shared: Arc<Shared>,
@@ -55,20 +72,6 @@ impl Line {
     ) -> Result<Vec<Row>, Fault> {
         let conn = self.take().await?;
         let answer = query(&self.shared, &conn.client, sql, params).await;
-        self.put_back(conn, answer)
-    }
-
-    /// Executes a statement whose every write stands on a lease, and parses it once where it may.
-    ///
-    /// Nothing else is prepared: if a pooler were taken for a server after all, the statement of
-    /// another store would be executed, where no such run is held, and be refused.
-    pub(super) async fn rows_under_lease(
-        &mut self,
-        sql: &'static str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Row>, Fault> {
-        let mut conn = self.take().await?;
-        let answer = self.rows_once_parsed(&mut conn, sql, params).await;
         self.put_back(conn, answer)
     }
 
@@ -115,6 +118,26 @@ impl Line {
     }
 }
 
+impl UnderLease for Line {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Parses it once where it may.
+    ///
+    /// Nothing else is prepared: if a pooler were taken for a server after all, the statement of
+    /// another store would be executed, where no such run is held, and be refused.
+    async fn rows_under_lease(
+        &mut self,
+        sql: &'static str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, Fault> {
+        let mut conn = self.take().await?;
+        let answer = self.rows_once_parsed(&mut conn, sql, params).await;
+        self.put_back(conn, answer)
+    }
+}
+
 impl Conn {
     /// Executes a statement as it is prepared; nothing where this is not the session for it.
     async fn rows(
@@ -129,7 +152,7 @@ impl Conn {
             self.client.query(&statement, &values).await
         };
         match asked.await {
-            Err(error) if error.code().is_some_and(|code| FOREIGN.contains(code)) => Ok(None),
+            Err(error) if is_foreign(&error) => Ok(None),
             answer => answer.map(Some),
         }
     }

@@ -22,10 +22,13 @@ mod host;
 mod import;
 mod lane;
 mod line;
+mod link;
 mod listen;
 mod look;
 mod looks;
+mod near;
 mod notebook;
+mod nudge;
 mod open;
 mod options;
 mod pool;
@@ -58,8 +61,9 @@ use self::connect::Connector;
 use self::fault::Fault;
 use self::floor::Heads;
 use self::home::Home;
-use self::lane::Lane;
+use self::lane::{Lane, Lanes};
 use self::listen::Telling;
+use self::near::Near;
 pub use self::options::PostgresOptions;
 use self::options::Target;
 use self::pool::Pool;
@@ -83,7 +87,7 @@ const IDLE_LOOK_EVERY: Duration = Duration::from_secs(20);
 /// commit.
 pub struct PostgresStore {
     shared: Arc<Shared>,
-    lanes: [Lane<RunWrite>; LANES],
+    near: Arc<Near>,
     starts: Lane<StartWrite>,
     listening: OnceLock<()>,
     home: Home,
@@ -176,10 +180,11 @@ impl PostgresStore {
             let _ = keep.send(task);
             lane
         };
-        let lanes = std::array::from_fn(|_| start());
+        let lanes = Lanes::new((0..LANES).map(|_| start()));
+        let near = Near::new(Arc::clone(&shared), lanes);
         let (starts, task) = Lane::start(Arc::clone(&shared));
         let _ = keep.send(task);
-        Ok(Self { shared, lanes, starts, listening: OnceLock::new(), home })
+        Ok(Self { shared, near, starts, listening: OnceLock::new(), home })
     }
 
     /// A statement as this store's schema has it, and the time to bind to it, for a transaction of
@@ -188,16 +193,12 @@ impl PostgresStore {
         (self.shared.sql.text(sql).into_owned(), self.shared.clock.given())
     }
 
-    /// The lane of a run: always the same, so that its writes stay in order.
-    fn lane(&self, run: RunId) -> &Lane<RunWrite> {
-        &self.lanes[(run.as_u128() % LANES as u128) as usize]
-    }
-
     fn write(&self, lease: Lease, settle: Settle, ends: bool) -> Answer<'static, Settled> {
         let (answer, answered) = oneshot::channel();
         let Settle { records, end, unasked } = settle;
         let end = ends.then_some(end);
-        self.lane(lease.run).submit(RunWrite { lease, records, end, unasked, answer });
+        let way = self.near.begin();
+        self.near.submit(RunWrite { lease, records, end, unasked, way, answer });
         Box::pin(said(answered))
     }
 
