@@ -91,9 +91,10 @@ mod postgres {
     use onward::store::PostgresStore;
 
     use super::*;
-    use crate::database::{Schema, open};
+    use crate::database::{Schema, open, open_near};
 
-    /// Two handles on one schema, as two processes have them.
+    /// Two handles on one schema, as two processes have them. Lone writes go by their callers' connection
+    /// in the first and by the lanes in the second, as everywhere else.
     pub(crate) struct Postgres {
         store: Arc<PostgresStore>,
         other: Arc<PostgresStore>,
@@ -103,7 +104,7 @@ mod postgres {
     impl Harness for Postgres {
         async fn open(clock: TestClock) -> Self {
             let schema = Schema::new();
-            let store = open(&schema, &clock).await;
+            let store = open_near(&schema, &clock).await;
             let other = open(&schema, &clock).await;
             Postgres { store, other, _schema: schema }
         }

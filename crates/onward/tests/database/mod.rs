@@ -5,9 +5,10 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use onward::store::{PostgresOptions, PostgresStore};
-use onward::{RunId, TestClock};
+use onward::store::{Lease, PostgresOptions, PostgresStore, Store};
+use onward::{Clock, Entry, Record, RunId, TestClock, WorkerId};
 
 /// The URL of the tests' server.
 pub(crate) fn url() -> String {
@@ -90,4 +91,26 @@ pub(crate) async fn open(schema: &Schema, clock: &TestClock) -> Arc<PostgresStor
 pub(crate) async fn open_at(url: &str, schema: &Schema, clock: &TestClock) -> Arc<PostgresStore> {
     let options = PostgresOptions { clock: Some(Arc::new(clock.clone())), ..schema.options() };
     Arc::new(PostgresStore::open_with(url, options).await.unwrap())
+}
+
+/// As [`open`], for a caller on a runtime with threads: lone writes are sent by their callers from the
+/// first on.
+pub(crate) async fn open_near(schema: &Schema, clock: &TestClock) -> Arc<PostgresStore> {
+    let store = open(schema, clock).await;
+    let raw = connect().await;
+    // One lane's, and that of the callers, which has prepared an end or made a record last.
+    let writing = format!(
+        "select count(*) from pg_stat_activity
+         where query like 'select {0}.record(%' or query like 'select run, answer from {0}.settle(%'",
+        schema.0
+    );
+    let end = Instant::now() + Duration::from_secs(20);
+    while raw.query_one(&writing, &[]).await.unwrap().get::<_, i64>(0) < 2 {
+        // Refused, since nobody has such a run, and leaves nothing behind.
+        let lease = Lease { run: RunId::from_u128(0), worker: WorkerId::new(), attempt: 1 };
+        let record = Record::new(1, "step", Entry::Began, clock.now());
+        store.record(lease, vec![record]).await.unwrap_err();
+        assert!(Instant::now() < end, "there is no connection for lone writes");
+    }
+    store
 }

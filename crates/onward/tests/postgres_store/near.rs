@@ -15,7 +15,8 @@ use crate::stage::*;
 /// Statements that are prepared on such a connection from its beginning; a lane prepares one at a time.
 const PREPARED: i64 = 2;
 
-/// How long what must not happen is waited for. Where it would, it takes a few milliseconds.
+/// How long what must not happen is waited for. Where it would, it takes a few milliseconds; and a write
+/// that waits for a row is given up after three seconds.
 const WHILE: Duration = Duration::from_millis(300);
 
 /// A run whose lone writes are sent by their callers.
@@ -56,9 +57,7 @@ impl Scene {
     async fn sent_by_caller(&self, not: i32) -> i32 {
         let began = Instant::now();
         for no in 0.. {
-            // A connection may have been lost with the first of them.
-            let step = format!("{not} {no}");
-            while self.record(&step).await.is_err() {}
+            self.record(&format!("{not} {no}")).await.unwrap();
             let (session, prepared) = self.last_seen().await;
             if prepared == PREPARED && session != not {
                 return session;
@@ -103,6 +102,9 @@ async fn a_lone_write_is_sent_by_its_caller() {
         scene.record(&format!("lone {no}")).await.unwrap();
         assert_eq!(scene.last_seen().await.0, scene.session);
     }
+    let end = Settle::new(vec![scene.done("last")], End::Completed(json("1")));
+    assert_eq!(scene.store.settle(scene.lease, end).await.unwrap(), Settled::AsSaid);
+    assert_eq!(scene.last_seen().await.0, scene.session);
 }
 
 /// Two that are on their way at once are no lone writes, and share a commit or not as the lanes do it.
@@ -123,7 +125,7 @@ async fn a_write_beside_another_goes_by_its_lane() {
 }
 
 /// A record whose caller no longer waits, as that of a step that lost a race, and the end of its run.
-async fn an_end_waits_for(result: &str) {
+async fn an_end_waits_for(result: &str, is_near: bool) {
     let scene = Scene::new().await;
     let holder = scene.stage.raw().await;
     hold_step(&holder, scene.lease.run, "loser").await;
@@ -137,18 +139,19 @@ async fn an_end_waits_for(result: &str) {
     let_go(&holder).await;
     assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
     assert!(scene.has("loser").await);
+    assert_eq!(scene.last_seen().await.0 == scene.session, is_near);
 }
 
 /// Fails where the second of a run's writes goes by a lane while the first does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_waits_for_the_record_before_it() {
-    an_end_waits_for("1").await;
+    an_end_waits_for("1", true).await;
 }
 
 /// Fails where it is sent by its caller while the first is in its lane.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_waits_for_a_record_in_its_lane() {
-    an_end_waits_for(&format!("\"{}\"", "x".repeat(100_000))).await;
+    an_end_waits_for(&format!("\"{}\"", "x".repeat(100_000)), false).await;
 }
 
 /// Fails where a refused write comes to its lane behind the one that waited for it: its run has ended by
@@ -181,11 +184,24 @@ async fn a_large_failure_goes_by_its_lane() {
     assert_ne!(scene.last_seen().await.0, scene.session);
 }
 
+/// As that, of many records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_records_go_by_their_lane() {
+    let scene = Scene::new().await;
+    let records = |first, count| {
+        (first..first + count).map(|no| scene.done(&format!("one of {no}"))).collect::<Vec<_>>()
+    };
+    scene.store.record(scene.lease, records(0, 2)).await.unwrap();
+    assert_eq!(scene.last_seen().await.0, scene.session);
+    scene.store.record(scene.lease, records(100, 50)).await.unwrap();
+    assert_ne!(scene.last_seen().await.0, scene.session);
+}
+
 /// Parallel steps of one run, as long as they last: each is answered, and each is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_writes_of_one_run_are_all_answered() {
     let scene = Scene::new().await;
-    let names: Vec<String> = (0..300).map(|no| format!("parallel {no}")).collect();
+    let names: Vec<String> = (0..100).map(|no| format!("parallel {no}")).collect();
     let all = names.iter().map(|name| scene.record(name));
     for answer in soon(futures::future::join_all(all)).await {
         answer.unwrap();
@@ -215,6 +231,25 @@ async fn a_lone_write_is_refused_as_any_other() {
     assert!(!scene.has("b").await);
     scene.record("c").await.unwrap();
     assert_eq!(scene.last_seen().await.0, scene.session);
+}
+
+/// Fails where an end that lost against another transaction is made again by its caller, whose runtime may
+/// be kept busy by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_lost_is_made_again_by_its_lane() {
+    let then = "
+        if new.step = 'unlucky' and nextval('luck') = 1 then
+            raise 'the first one loses' using errcode = '40001';
+        end if;";
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let luck = format!("create sequence {}.luck", stage.name());
+    stage.raw().await.batch_execute(&luck).await.unwrap();
+    let then = then.replace("'luck'", &format!("'{}.luck'", stage.name()));
+    let scene = Scene::of(stage, store, &then).await;
+    let end = Settle::new(vec![scene.done("unlucky")], End::Completed(json("1")));
+    assert_eq!(scene.store.settle(scene.lease, end).await.unwrap(), Settled::AsSaid);
+    assert_ne!(scene.last_seen().await.0, scene.session);
 }
 
 /// Fails where what is sent waits for a runtime whose threads compute: what was finished would be on
@@ -249,14 +284,14 @@ fn an_answer_that_came_in_time_counts_even_if_it_is_heard_late() {
     let one = threads(1);
     let scene = one.block_on(async {
         let stage = Stage::new();
-        let url = with(&stage.url(), "statement_timeout=1");
+        let url = with(&stage.url(), "statement_timeout=4");
         let store = Arc::new(PostgresStore::open(&url).await.unwrap());
         Scene::of(stage, store, "").await
     });
     let recorded = one.spawn(async move {
         let recorded = scene.store.record(scene.lease, vec![scene.done("in time")]);
         // Longer than the limit: as a body does that computes.
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(5));
         recorded.await
     });
     one.block_on(recorded).unwrap().unwrap();
@@ -355,8 +390,7 @@ async fn a_lost_connection_is_told_and_made_again() {
     assert!(matches!(told, Error::Unavailable(Outage::NoAnswer, _)), "{told:?}");
     let_go(&holder).await;
     soon(scene.record("cut")).await.unwrap();
-    assert_ne!(scene.last_seen().await.0, scene.session);
-    assert_ne!(scene.sent_by_caller(scene.session).await, scene.session);
+    scene.sent_by_caller(scene.session).await;
 }
 
 /// Fails where a session that does not know its statements any more is asked for them again and again,

@@ -45,7 +45,7 @@ pub(crate) async fn record_all(store: &PostgresStore, raw: &Client, schema: &str
 }
 
 /// What was seen on a direct connection, and in how many sessions.
-pub(crate) async fn seen_directly(then: &str) -> (Vec<i64>, i64) {
+async fn seen_directly(then: &str) -> (Vec<i64>, i64) {
     let stage = Stage::new();
     let store = stage.open().await;
     let raw = stage.raw().await;

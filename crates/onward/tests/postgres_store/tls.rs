@@ -109,30 +109,50 @@ async fn a_server_is_verified_as_far_as_sslmode_says() {
 /// Fails where it is not seen through encryption that the server itself is at the other end.
 #[tokio::test]
 async fn what_is_written_often_is_parsed_once_over_tls_too() {
-    assert_eq!(prepared_over_tls().await, 1);
+    let papers = Papers::new();
+    let (store, raw, _cluster) = watched(&papers).await;
+    assert_eq!(prepared::record_all(&store, &raw, "onward").await.last(), Some(&1));
 }
 
-/// Fails where a lone write goes by its caller's connection only if that is not encrypted: there are two
-/// statements prepared on it from its beginning.
+/// Fails where a lone write is sent by its caller only if the connection is not encrypted: two statements
+/// are prepared on that from its beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lone_write_is_sent_by_its_caller_over_tls_too() {
-    assert_eq!(prepared_over_tls().await, 2);
+    let papers = Papers::new();
+    let (store, raw, _cluster) = watched(&papers).await;
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    until("a write is sent by its caller", async || {
+        let step = onward::RunId::new().to_string();
+        store.record(lease, vec![done(&store, 1, &step)]).await.unwrap();
+        let last = "select prepared from onward.seen order by no desc limit 1";
+        raw.query_one(last, &[]).await.unwrap().get::<_, i64>(0) == 2
+    })
+    .await;
 }
 
-/// How many statements were prepared in the session of the last of many records.
-async fn prepared_over_tls() -> i64 {
-    let papers = Papers::new();
+/// A store over TLS, each of whose records says what is prepared in its session.
+async fn watched(papers: &Papers) -> (PostgresStore, tokio_postgres::Client, Cluster) {
     let cluster = papers.server_for("host all all 127.0.0.1/32 trust\n");
     let store = PostgresStore::open(&at(&cluster, "127.0.0.1", "sslmode=require")).await.unwrap();
     let raw = crate::database::connect_to(&cluster.url()).await;
     prepared::watch(&raw, "onward", "").await;
-    *prepared::record_all(&store, &raw, "onward").await.last().unwrap()
+    (store, raw, cluster)
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_not_used_where_tls_is_asked_for() {
     let url = with(&crate::database::url(), "sslmode=require");
     refused(&url, Code::StoreUnavailable, &["does not support TLS", "sslmode=disable"]).await;
+}
+
+#[tokio::test]
+async fn a_password_that_is_missing_belongs_into_the_url() {
+    let papers = Papers::new();
+    let cluster = papers.server_for("host all all 127.0.0.1/32 scram-sha-256\n");
+    let words = ["password missing", "postgres://USER:PASSWORD@HOST/DATABASE"];
+    refused(&at(&cluster, "127.0.0.1", ""), Code::StoreUnavailable, &words).await;
 }
 
 #[tokio::test]

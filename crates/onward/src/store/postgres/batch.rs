@@ -450,7 +450,10 @@ pub(super) type Reply<T, W> = (Result<T, Error>, Vec<W>);
 pub(super) async fn said<T, W>(answered: oneshot::Receiver<Reply<T, W>>) -> Result<T, Error> {
     match answered.await {
         Ok((answer, _)) => answer,
-        // The write was dropped with the store.
-        Err(_) => Err(Error::Unavailable(Outage::NoAnswer, "the store is closed".into())),
+        // The write was dropped with the store, or with the runtime that was to hear of it.
+        Err(_) => {
+            let why = "the store was closed, or the runtime ended that waited for its answer";
+            Err(Error::Unavailable(Outage::NoAnswer, why.into()))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Connections to the server.
 //!
 //! Owns: how one is made, with or without TLS, to which of several hosts, and within what time. Never
-//! keeps one; the pool and the lanes do.
+//! keeps one; the pool, the lanes and the link do.
 
 use std::error::Error as _;
 use std::io;
@@ -133,7 +133,8 @@ fn unreached(error: tokio_postgres::Error, host: &Config) -> Fault {
 
 /// What to change where the two sides do not agree about encryption, or there is no other side, by a
 /// part of the error.
-const ADVICE: [(&str, &str); 5] = [
+const ADVICE: [(&str, &str); 6] = [
+    ("password missing", "write it into the URL, as postgres://USER:PASSWORD@HOST/DATABASE"),
     ("no encryption", "the server takes encrypted connections only: add sslmode=require"),
     ("does not support TLS", "turn ssl on at the server, or write sslmode=disable"),
     ("UnknownIssuer", "name the file of the authority that signed it with sslrootcert="),

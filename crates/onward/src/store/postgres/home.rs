@@ -1,8 +1,8 @@
 //! The thread that the store lives on.
 //!
-//! Owns: one runtime of its own, on which every connection is driven. So a busy runtime of the
-//! user's does not hold up a lease or a commit, and the store can be used from any thread. Never
-//! knows what is executed on it.
+//! Owns: one runtime of its own, on which every connection is driven but that of lone writes. So a
+//! busy runtime of the user's does not hold up a lease or a commit, and the store can be used from any
+//! thread. Never knows what is executed on it.
 
 use std::future::Future;
 use std::io;

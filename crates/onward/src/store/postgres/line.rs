@@ -26,9 +26,23 @@ const FOREIGN: [SqlState; 4] = [
     SqlState::FEATURE_NOT_SUPPORTED,
 ];
 
-/// Whether a session says so that is not the one for a statement: then nothing was done.
-pub(super) fn is_foreign(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| FOREIGN.contains(code))
+/// Executes a statement as it was prepared; nothing, and nothing is done, where this is not the session
+/// for it.
+pub(super) async fn rows_prepared(
+    client: &Client,
+    statement: &Statement,
+    params: &[Param<'_>],
+) -> Result<Option<Vec<Row>>, tokio_postgres::Error> {
+    let values: Vec<_> = params.iter().map(|(value, _)| *value).collect();
+    known(client.query(statement, &values).await)
+}
+
+/// What a session said that knows the statement.
+fn known<T>(answer: Result<T, tokio_postgres::Error>) -> Result<Option<T>, tokio_postgres::Error> {
+    match answer {
+        Err(error) if error.code().is_some_and(|code| FOREIGN.contains(code)) => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 /// Executes statements whose every write stands on a lease, each of which is a whole transaction.
@@ -146,14 +160,9 @@ impl Conn {
         sql: &'static str,
         params: &[Param<'_>],
     ) -> Result<Option<Vec<Row>>, tokio_postgres::Error> {
-        let asked = async {
-            let statement = self.statement(shared, sql, params).await?;
-            let values: Vec<_> = params.iter().map(|(value, _)| *value).collect();
-            self.client.query(&statement, &values).await
-        };
-        match asked.await {
-            Err(error) if is_foreign(&error) => Ok(None),
-            answer => answer.map(Some),
+        match known(self.statement(shared, sql, params).await)? {
+            Some(statement) => rows_prepared(&self.client, &statement, params).await,
+            None => Ok(None),
         }
     }
 

@@ -17,7 +17,7 @@ use super::batch::{RECORD, SETTLE};
 use super::connect::Undriven;
 use super::direct::is_direct;
 use super::fault::Fault;
-use super::line::{UnderLease, is_foreign};
+use super::line::{UnderLease, rows_prepared};
 use super::nudge::Nudge;
 use super::tx::{Param, limited};
 
@@ -36,7 +36,8 @@ pub(super) struct Link {
 impl Link {
     /// Connects on the runtime that this is called on; nothing where that is of no use.
     pub(super) async fn connect(shared: Arc<Shared>, is_off: Arc<AtomicBool>) -> Option<Self> {
-        let (client, connection) = shared.connector.undriven().await.ok()?;
+        let connected = shared.connector.undriven().await;
+        let (client, connection) = connected.inspect_err(not_made).ok()?;
         let mut connection = Some(connection);
         let mut preparing = pin!(Wire::prepare(shared, client, is_off));
         let (wire, waker) = std::future::poll_fn(|cx| {
@@ -46,11 +47,10 @@ impl Link {
             wire.map(|wire| (wire, cx.waker().clone()))
         })
         .await;
-        let wire =
-            wire.inspect_err(|fault| tracing::debug!(?fault, "no connection for lone writes"));
+        let wire = wire.inspect_err(not_made).ok()??;
         let (moved, answered) = (Nudge::of(waker.clone()), Nudge::of(waker));
         let runtime = Handle::current().id();
-        Some(Self { wire: wire.ok()??, connection, runtime, moved, answered })
+        Some(Self { wire, connection, runtime, moved, answered })
     }
 
     /// Where a write is executed.
@@ -63,18 +63,17 @@ impl Link {
         self.moved.wake_task();
     }
 
-    /// Lets a write be sent and answered: `advance` polls it, after what has arrived was taken, and again
+    /// Lets a write be sent and answered: `poll` polls it, after what has arrived was taken, and again
     /// after what it asked for was sent. The task is woken as soon as there is more.
-    pub(super) fn turn(&mut self, mut advance: impl FnMut(&mut Context<'_>)) {
+    pub(super) fn advance(&mut self, mut poll: impl FnMut(&mut Context<'_>)) {
         let (moved, answered) = (self.moved.hold(), self.answered.hold());
         // A runtime that was busy hears of an answer and of the end of its time limit at once.
         moved.look(|cx| drive(&mut self.connection, cx));
-        answered.look(&mut advance);
+        answered.look(&mut poll);
         moved.look(|cx| drive(&mut self.connection, cx));
-        answered.look(&mut advance);
+        answered.look(&mut poll);
         if self.wire.0.is_lost.load(Ordering::Acquire) {
             self.connection = None;
-            answered.look(&mut advance);
         }
     }
 
@@ -102,12 +101,19 @@ fn drive(connection: &mut Option<Undriven>, cx: &mut Context<'_>) {
             match open(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(None | Some(Err(_))) => *connection = None,
+                Poll::Ready(end) => {
+                    tracing::debug!(?end, "the connection for lone writes ended");
+                    *connection = None;
+                }
             }
         }
         Poll::Ready(())
     }));
     let _ = pin!(driving).poll(cx);
+}
+
+fn not_made(fault: &Fault) {
+    tracing::debug!(?fault, "there is no connection for lone writes; the lanes take them");
 }
 
 /// Executes what was prepared on the connection.
@@ -159,20 +165,14 @@ impl UnderLease for Wire {
         let Some((_, statement)) = prepared.iter().find(|(text, _)| *text == sql) else {
             return Err(Fault::OneByOne);
         };
-        let values: Vec<_> = params.iter().map(|(value, _)| *value).collect();
-        let asked = async {
-            match client.query(statement, &values).await {
-                Err(error) if is_foreign(&error) => Ok(None),
-                rows => rows.map(Some),
-            }
-        };
-        match limited(shared, asked).await {
+        match limited(shared, rows_prepared(client, statement, params)).await {
             Ok(Some(rows)) => Ok(rows),
             Ok(None) => {
                 is_off.store(true, Ordering::Release);
-                // Nothing was committed: a lane makes it.
                 Err(Fault::OneByOne)
             }
+            // Nothing was committed either: a lane makes it again.
+            Err(Fault::Again(_)) => Err(Fault::OneByOne),
             Err(fault) => {
                 is_lost.fetch_or(matches!(fault, Fault::Outage(..)), Ordering::AcqRel);
                 Err(fault)

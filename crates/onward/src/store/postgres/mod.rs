@@ -5,8 +5,9 @@
 //! in the Rust file named after it. Never keeps a fact about a run in memory, and nothing in a
 //! session: a pooler may stand in between.
 //!
-//! Read on in `lane` (how writes are gathered), `batch` and `starting` (one commit for many runs),
-//! and `tx` (a transaction that asks questions).
+//! Read on in `near` (a write that is alone, on its `link` to the server), `lane` (how the others are
+//! gathered, on a `line` each), `batch` and `starting` (one commit for many runs), and `tx` (a
+//! transaction that asks questions).
 
 mod batch;
 mod cancel;
@@ -74,7 +75,7 @@ pub use self::transact::PostgresTransaction;
 use self::tx::{Changes, Tx, snapshot, transact};
 use super::*;
 
-/// Connections that commit what runs record: more do not help.
+/// Connections that commit what runs record together: more do not help.
 const LANES: usize = 2;
 
 /// Connections for leases: one, and one beside it while that does not answer.

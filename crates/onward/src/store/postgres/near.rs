@@ -1,13 +1,13 @@
 //! A lone write, sent by its caller.
 //!
 //! While nothing else is on its way, there is nothing to gather, and a write need not go to the store's
-//! thread and come back from it: each of the two wakes a thread, which together takes about as long as
-//! the disk. Its caller sends it, on a connection that the caller's own runtime drives.
+//! thread and come back from it: each of the two wakes a thread, which together takes about half as long
+//! as a commit. Its caller sends it, on a connection that the caller's own runtime drives.
 //!
 //! Owns: which write may go so, and the order of a run's writes beside the lanes. Never lets what is
 //! sent wait for the user's runtime, which bodies may keep busy for minutes: it is on the socket when
-//! the verb returns, and only the answer waits. Never makes a write again, and never has two; the
-//! lanes do.
+//! the verb returns, and only the answer waits, with what its run writes after it. Never makes a write
+//! again, and never has two; the lanes do.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,12 +26,15 @@ use crate::store::BoxFuture;
 /// Lone writes before there is a connection for them: a program that writes little does without.
 const NEAR_AFTER: u32 = 8;
 
-/// The pause before a lost connection is made again. Meanwhile the lanes take everything.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The pause before a connection that was lost, or could not be made, is made again: a server that is
+/// down is not asked more often than that. Meanwhile the lanes take everything.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// The largest write that is sent by its caller, in payloads and in records with their names: less than
-/// the smallest buffer of a socket, so that the kernel has all of it at once.
+/// The largest write that is sent by its caller, so that the kernel has all of it at once: half of the
+/// 16 KiB that Linux gives a socket at first.
 const NEAR_BYTES_MAX: usize = 8 * 1024;
+
+/// The most records in it: what stands around a payload has some 200 bytes.
 const NEAR_RECORDS_MAX: usize = 16;
 
 /// Where lone writes are offered.
@@ -49,10 +52,11 @@ pub(super) struct Near {
 #[derive(Default)]
 struct State {
     link: Option<Link>,
-    /// How many lone writes there were before it, as far as that matters.
-    seen: u32,
-    /// When the task that makes and serves a connection last began; it has the other end of this.
-    begun: Option<Instant>,
+    /// How many lone writes the lanes have had, as far as that matters.
+    lone: u32,
+    /// When the task that makes a connection and serves it last began or ended.
+    tried: Option<Instant>,
+    /// That task has the other end.
     serving: Weak<()>,
     writing: Option<Writing>,
     /// Later writes of the same run, which its lane makes as soon as that one is answered.
@@ -131,22 +135,22 @@ impl Near {
         });
         state.writing = Some(Writing { run, write });
         self.is_writing.store(true, Ordering::Release);
-        let _ = self.turn(state);
+        let _ = self.advance(state);
     }
 
     /// Makes a connection where it is worth one: on a runtime with threads of its own, which goes on
     /// while its callers block.
     fn begin_link(self: &Arc<Self>, state: &mut State) {
-        state.seen = state.seen.saturating_add(1);
-        let too_soon = state.begun.is_some_and(|begun| begun.elapsed() < AGAIN);
+        state.lone = state.lone.saturating_add(1);
+        let too_soon = state.tried.is_some_and(|tried| tried.elapsed() < PAUSE);
         let is_there = state.serving.strong_count() > 0;
-        if state.seen < NEAR_AFTER || is_there || too_soon || self.is_off.load(Ordering::Acquire) {
+        if state.lone < NEAR_AFTER || is_there || too_soon || self.is_off.load(Ordering::Acquire) {
             return;
         }
         let Ok(here) = Handle::try_current() else { return };
         if here.runtime_flavor() != RuntimeFlavor::CurrentThread {
             let serving = Arc::new(());
-            (state.begun, state.serving) = (Some(Instant::now()), Arc::downgrade(&serving));
+            (state.tried, state.serving) = (Some(Instant::now()), Arc::downgrade(&serving));
             let link = Link::connect(Arc::clone(&self.shared), Arc::clone(&self.is_off));
             here.spawn(serve(Arc::downgrade(self), link, serving));
         }
@@ -154,11 +158,11 @@ impl Near {
 
     /// Sends what is to be sent and hears what was answered; ready when the connection is of no more
     /// use.
-    fn turn(&self, state: &mut State) -> Poll<()> {
+    fn advance(&self, state: &mut State) -> Poll<()> {
         let State { link, writing, .. } = state;
         let Some(link) = link else { return Poll::Ready(()) };
         let mut left = None;
-        link.turn(|cx| {
+        link.advance(|cx| {
             if let Some(Writing { write, .. }) = writing
                 && let Poll::Ready(refused) = write.as_mut().poll(cx)
             {
@@ -188,6 +192,7 @@ impl Near {
     fn end(&self) {
         let mut state = self.lock();
         let given_up = (state.link.take(), state.writing.take());
+        state.tried = Some(Instant::now());
         self.hand_on(&mut state, Vec::new());
         drop(state);
         drop(given_up);
@@ -221,23 +226,23 @@ impl State {
 
 /// Makes the connection and hears what is said on it, until it or the store is no more.
 async fn serve(near: Weak<Near>, link: impl Future<Output = Option<Link>>, _serving: Arc<()>) {
-    let _end = End(Weak::clone(&near));
+    let _served = Served(Weak::clone(&near));
     let Some(link) = link.await else { return };
     match near.upgrade() {
         Some(near) => near.lock().link = Some(link),
         None => return,
     }
     std::future::poll_fn(|_| match near.upgrade() {
-        Some(near) => near.turn(&mut near.lock()),
+        Some(near) => near.advance(&mut near.lock()),
         None => Poll::Ready(()),
     })
     .await;
 }
 
 /// Gives the connection up with the task that hears it: a runtime may end at any time.
-struct End(Weak<Near>);
+struct Served(Weak<Near>);
 
-impl Drop for End {
+impl Drop for Served {
     fn drop(&mut self) {
         if let Some(near) = self.0.upgrade() {
             // There may be runtimes that cannot connect, and say so in this way.

@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(task.woken(), 0);
     }
 
-    /// An answer may arrive as soon as it was asked for, before the turn that asked is over.
+    /// An answer may arrive as soon as it was asked for, before whoever asked lets go.
     #[test]
     fn what_comes_after_the_look_wakes_the_task() {
         let (nudge, task) = nudge();

@@ -46,8 +46,8 @@ pub struct PostgresOptions {
     /// Whether the schema may be created or brought up to date. Default: yes.
     pub create: bool,
     /// Connections for all that is not a group commit. Besides them the store has three that
-    /// commit, one for leases (two while the first does not answer), one that notifies and one that
-    /// listens. Default: 8.
+    /// commit together, one for lone writes, one for leases (two while the first does not answer), one
+    /// that notifies and one that listens. Default: 8.
     pub pool_size: usize,
     /// The longest wait for a connection, for each host of the URL. Default: 5 s.
     pub connect_timeout: Duration,
