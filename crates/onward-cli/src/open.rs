@@ -75,14 +75,36 @@ pub(crate) async fn created(url: &str) -> Result<Onward, Problem> {
     Ok(payloads::coded(Onward::open(url))?.await?)
 }
 
-/// As `created`, and says on stderr which file it made.
+/// As `created`, and says on stderr which file or schema it made.
 pub(crate) async fn created_aloud(url: &str) -> Result<Onward, Problem> {
+    if is_postgres(url) {
+        return schema_created_aloud(url).await;
+    }
     let missing = sqlite_path(url).filter(|path| !path.exists());
     let onward = created(url).await?;
     if let Some(path) = missing.filter(|path| path.exists()) {
         anstream::eprintln!("created {}", path.display());
     }
     Ok(onward)
+}
+
+async fn schema_created_aloud(url: &str) -> Result<Onward, Problem> {
+    match existing(url).await {
+        Err(Problem::Library(error)) if error.code() == Code::SchemaMissing => {
+            let onward = created(url).await?;
+            anstream::eprintln!("created the tables of a store in {}", database(url));
+            Ok(onward)
+        }
+        Err(Problem::Library(error)) if error.code() == Code::SchemaTooOld => created(url).await,
+        opened => opened,
+    }
+}
+
+/// The host and the database of a URL that was opened, without what may hold a password.
+fn database(url: &str) -> &str {
+    let (address, _) = url.split_once('?').unwrap_or((url, ""));
+    let (_, place) = address.split_once("//").unwrap_or(("", address));
+    place.rsplit('@').next().unwrap_or(place)
 }
 
 /// The URL of the database at this path.

@@ -88,6 +88,8 @@ fn wrong_usage_is_exit_2_and_leaves_no_database() {
         &["start", "w", "--key-field", "id", "--key", "k"],
         &["start", "w", "--tag", "nameless"],
         &["start", "w", "--delay", "soon"],
+        &["start", "w", "--key", ""],
+        &["start", ""],
         &["prune", "--older-than", "30d", "--state", "queued"],
         &["--store", "mysql://localhost", "runs", "list"],
         &["-o", "ids", "prune", "--older-than", "30d"],

@@ -133,6 +133,23 @@ fn a_dry_run_counts_and_creates_nothing() {
     assert_eq!((&dry["verified"], &dry["dry_run"]), (&false.into(), &true.into()));
 }
 
+/// Tables in a database of the application's must not come about silently; and a password stands in many
+/// a URL.
+#[test]
+fn a_start_says_where_it_made_the_tables_of_a_store() {
+    let (place, schema) = (Place::new(), Schema::new());
+    let url = schema.url().replacen("onward@", "onward:pa55-word@", 1);
+    let first = on_store(&url, &place, &["start", "w"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let (_, address) =
+        postgres().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let made = format!("created the tables of a store in {address}\n");
+    assert!(first.stderr.contains(&made), "{}", first.stderr);
+    assert!(!first.stderr.contains("pa55-word"), "{}", first.stderr);
+    let second = on_store(&url, &place, &["start", "w"]);
+    assert!(!second.stderr.contains("created"), "{}", second.stderr);
+}
+
 #[test]
 fn a_dry_run_into_a_database_without_a_schema_counts_and_creates_nothing() {
     let to = format!("{}?schema=nobody_made_this_one", postgres());

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use crate::args::{self, Global};
 use crate::place::{NewStart, Place};
 use crate::problem::{Exit, Problem, print_note};
-use crate::{output, text};
+use crate::{open, output, text};
 
 /// Starts a run, or one for each line of a file
 #[derive(Clone, Debug, Args)]
@@ -145,6 +145,11 @@ impl StartArgs {
             .map_err(|error| Problem::Usage(format!("--input is not JSON: {error}")))?;
         if let Some(from) = &self.from {
             return backfill::execute(&self, from, global).await;
+        }
+        if global.server()?.is_none() {
+            // In memory first, which refuses what the store would: a wrong option must not leave a
+            // database behind either.
+            self.start(&open::created("memory:").await?, input.clone()).await?;
         }
         let place = open_for_start(global).await?;
         let run = match &place {

@@ -81,13 +81,14 @@ codes! {
     InvalidId = "invalid_id", false,
         "This is not an id. Ids look like 01890a5d-ac96-774b-bcce-b302099a8057.";
     InvalidOption = "invalid_option", false,
-        "An option is outside its limits.";
+        "An option is not known, or is outside its limits.";
     NotSerializable = "not_serializable", false,
         "The value has no JSON form or does not read back from it, as a map without string keys or NaN.";
     PayloadTooLarge = "payload_too_large", false,
         "The value is larger than 2 MiB of JSON. Store it elsewhere and pass its address.";
     TypeMismatch = "type_mismatch", false,
-        "A stored value does not fit the type it is read as. Keep old fields readable.";
+        "A stored value does not fit the type it is read as. Start with an input of that type, and keep \
+         old fields readable.";
 
     // Payload codecs.
     PayloadUnreadable = "payload_unreadable", false,
