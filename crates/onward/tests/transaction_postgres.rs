@@ -10,7 +10,7 @@ mod harness;
 mod seat;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward::conformance::stage::{Worker, assert_lost, done};
@@ -297,6 +297,54 @@ async fn a_body_that_takes_too_long_is_undone() {
         unit()
     });
     bank.fails(waits).await;
+}
+
+/// A body that ends its own session, so many times.
+fn ends_its_session(bank: &Bank, times: u32) -> (PostgresBody, Arc<AtomicU32>) {
+    let executed = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&executed);
+    let body = bank.body("bad", move |db| {
+        let before = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if before < times {
+                db.batch_execute("select pg_terminate_backend(pg_backend_pid())").await?;
+            }
+            unit()
+        }
+    });
+    (body, executed)
+}
+
+/// Fails where the store's own lost connection takes one of the step's tries, and its run with the last.
+#[tokio::test]
+async fn a_body_whose_connection_is_lost_is_executed_again() {
+    let bank = Bank::open().await;
+    let (body, executed) = ends_its_session(&bank, 1);
+    recorded(bank.stage.store.transact(bank.transact("pay", body).0).await);
+    assert_eq!(executed.load(Ordering::SeqCst), 2);
+    assert_eq!((bank.notes().await, bank.steps().await), (vec!["bad".into()], vec!["pay".into()]));
+}
+
+/// Fails where a body that ends its session each time is executed for ever.
+#[tokio::test]
+async fn a_body_that_ends_its_session_again_and_again_fails() {
+    let bank = Bank::open().await;
+    let (body, executed) = ends_its_session(&bank, u32::MAX);
+    bank.fails(body).await;
+    assert_eq!(executed.load(Ordering::SeqCst), 4);
+}
+
+/// Fails where a body that kept its thread past the limit is told of the connection that the server ended
+/// for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_body_that_blocks_too_long_is_told_of_the_limit() {
+    let bank = Bank::open().await;
+    let blocks = bank.body("bad", |db| async move {
+        std::thread::sleep(Duration::from_secs(2));
+        db.batch_execute("select 1").await?;
+        unit()
+    });
+    assert_eq!(bank.fails(blocks).await.code, Code::TransactionTimeout.as_str());
 }
 
 #[tokio::test]

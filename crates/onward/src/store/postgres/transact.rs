@@ -8,7 +8,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -24,6 +24,10 @@ use crate::{Code, Failure, Json, Record, failpoint};
 
 const TRANSACT: &str =
     "select onward.transact($13, $1, $14, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12)";
+
+/// How often a body is executed again whose connection was lost under it before that is its failure: what
+/// ends the session may be a statement of its own.
+const LOST_MAX: u32 = 3;
 
 /// A transaction in the store's own database, as the body of a transactional step has it.
 ///
@@ -56,7 +60,7 @@ pub(super) async fn transact(
     let Some(body) = transact.body.get::<PostgresBody>() else {
         return Ok(transact.body.refused());
     };
-    let mut tries = 0;
+    let (mut tries, mut lost) = (0, 0);
     loop {
         tries += 1;
         let begun = home.answer(begin(
@@ -73,8 +77,11 @@ pub(super) async fn transact(
             return Ok(Transacted::Unwanted);
         }
         match execute(home, &shared, &transact, open, body).await {
+            Ok(Executed::Said(said)) => return Ok(said),
+            Ok(Executed::Lost(_)) if lost < LOST_MAX => lost += 1,
+            Ok(Executed::Lost(failure)) => return Ok(Transacted::Failed(failure)),
             Err(Fault::Again(_) | Fault::OneByOne) if tries < AGAIN_MAX => {}
-            answer => return answer.map_err(Error::from),
+            Err(fault) => return Err(fault.into()),
         }
     }
 }
@@ -130,6 +137,13 @@ async fn begin(
     }
 }
 
+/// What became of an execution.
+enum Executed {
+    Said(Transacted),
+    /// The connection was lost before the body had ended, which it met as this failure.
+    Lost(Failure),
+}
+
 /// Executes the body where the caller is, and ends the transaction on the store's own thread.
 async fn execute(
     home: &Home,
@@ -137,11 +151,12 @@ async fn execute(
     transact: &Transact,
     open: Open,
     body: &PostgresBody,
-) -> Result<Transacted, Fault> {
+) -> Result<Executed, Fault> {
+    let said = |said| Ok(Executed::Said(said));
     let Open { conn, name } = open;
     let shared = Arc::clone(shared);
     let conn = Arc::new(conn);
-    let given = PostgresTransaction(Arc::clone(&conn));
+    let (given, began) = (PostgresTransaction(Arc::clone(&conn)), Instant::now());
     let result = match tokio::time::timeout(transact.time_max, caught(body, given)).await {
         Ok(result) => result,
         Err(_) => Err(refused(transact, Code::TransactionTimeout)),
@@ -149,27 +164,37 @@ async fn execute(
     // Somebody who keeps the transaction could write into the next one on its connection.
     let Ok(conn) = Arc::try_unwrap(conn) else {
         let kept = || refused(transact, Code::TransactionEnded);
-        return Ok(Transacted::Failed(result.err().unwrap_or_else(kept)));
+        return said(Transacted::Failed(result.err().unwrap_or_else(kept)));
     };
     let result = match result {
         Ok(result) => result,
         Err(failure) => {
             // A connection that does not answer is given up, and what is open on it with it.
-            let _ = home.spawn(async move { roll_back(&shared, conn).await }).await;
-            return Ok(Transacted::Failed(failure));
+            let undone = home.spawn(async move { roll_back(&shared, conn).await }).await;
+            return match undone.unwrap_or(false) {
+                true => said(Transacted::Failed(failure)),
+                // The server ends a session that idles past the limit, and whoever was busy for so long
+                // hears of that first.
+                false if began.elapsed() >= transact.time_max => {
+                    said(Transacted::Failed(refused(transact, Code::TransactionTimeout)))
+                }
+                false => Ok(Executed::Lost(failure)),
+            };
         }
     };
     let Some(record) = transact.place.place(result) else {
         let _ = home.spawn(async move { roll_back(&shared, conn).await }).await;
-        return Ok(Transacted::Unwanted);
+        return said(Transacted::Unwanted);
     };
     failpoint::hit("transact.before_record");
     let (lease, kept) = (transact.lease, record.clone());
     let ending = home.spawn(async move { commit(&shared, conn, lease, &name, &kept).await });
     match ending.await {
-        Ok(Ok(())) => Ok(Transacted::Recorded(record)),
-        Ok(Err(Undone::Ended)) => Ok(Transacted::Failed(refused(transact, Code::TransactionEnded))),
-        Ok(Err(Undone::Refused(why))) => Ok(Transacted::Failed(Failure::new(why))),
+        Ok(Ok(())) => said(Transacted::Recorded(record)),
+        Ok(Err(Undone::Ended)) => {
+            said(Transacted::Failed(refused(transact, Code::TransactionEnded)))
+        }
+        Ok(Err(Undone::Refused(why))) => said(Transacted::Failed(Failure::new(why))),
         Ok(Err(Undone::By(fault))) => Err(fault),
         Err(gone) => Err(Fault::no_answer(gone.to_string())),
     }
@@ -192,9 +217,11 @@ fn refused(transact: &Transact, code: Code) -> Failure {
     Failure::engine(code, format!("{} ({time_max:?} at most)", code.advice()))
 }
 
-async fn roll_back(shared: &Shared, mut conn: Pooled) {
+/// Undoes what is open on a connection; says whether the server answered.
+async fn roll_back(shared: &Shared, mut conn: Pooled) -> bool {
     let undone = limited(shared, conn.batch_execute("rollback")).await;
     conn.is_clean = undone.is_ok();
+    conn.is_clean
 }
 
 /// Why a transaction was not committed.
