@@ -254,6 +254,35 @@ async fn a_worker_whose_handle_is_dropped_goes_on_serving() {
     in_time("nobody serves it", run.result()).await.unwrap();
 }
 
+/// Fails where the lease of a worker is renewed that has nobody to execute its runs any more.
+#[test]
+fn a_worker_whose_runtime_ended_lets_its_runs_go() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (one, two) = (runtime(), runtime());
+    let entered = Arc::new(Notify::new());
+    let (onward, run, kept) = one.block_on(async {
+        let onward = Onward::open("memory:").await.unwrap();
+        let enter = Arc::clone(&entered);
+        let hangs = move |_: Ctx, ()| {
+            enter.notify_one();
+            std::future::pending::<Result<(), Failure>>()
+        };
+        let serving = onward.worker().lease(Duration::from_millis(300)).serve(UNIT, hangs);
+        let kept = serving.start().await.unwrap();
+        let run = onward.start(UNIT, &()).await.unwrap();
+        in_time("nobody serves it", entered.notified()).await;
+        (onward, run, kept)
+    });
+    one.shutdown_background();
+    two.block_on(async {
+        let serving = onward.worker().lease(Duration::from_millis(300));
+        let worker = serving.serve(UNIT, async |_: Ctx, ()| Ok(())).start().await.unwrap();
+        in_time("a worker without a runtime holds it", run.result()).await.unwrap();
+        worker.shutdown().await.unwrap();
+    });
+    drop(kept);
+}
+
 /// Fails where tries that nobody answered count: after them the run is held by a worker that lives,
 /// and executed by nobody.
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,9 @@ pub(super) async fn serve(
     mut tenure: Arc<Tenure>,
     mut stopped: watch::Receiver<bool>,
 ) {
+    let mut served = Served(None);
     loop {
+        served.0 = Some(Arc::clone(&tenure));
         let keeping_up = tokio::spawn(upkeep::keep_up(
             Arc::clone(&shared.store),
             Arc::clone(&tenure),
@@ -41,6 +43,7 @@ pub(super) async fn serve(
             () = tenure.ended() => {}
             () = told_to_stop(&mut stopped) => {
                 keeping_up.abort();
+                served.0 = None;
                 return;
             }
         }
@@ -57,6 +60,18 @@ pub(super) async fn serve(
         match join_again(&shared, &mut stopped).await {
             Some(joined) => tenure = joined,
             None => return,
+        }
+    }
+}
+
+/// Ends a tenure with whoever serves it, unless that was told to stop. Its runtime may end while the worker's
+/// handle is kept: then nobody executes its runs, and the thread that renews the lease must not hold them.
+struct Served(Option<Arc<Tenure>>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(tenure) = &self.0 {
+            tenure.end();
         }
     }
 }
