@@ -92,7 +92,7 @@ async fn schema_created_aloud(url: &str) -> Result<Onward, Problem> {
     match existing(url).await {
         Err(Problem::Library(error)) if error.code() == Code::SchemaMissing => {
             let onward = created(url).await?;
-            anstream::eprintln!("created the tables of a store in {}", database(url));
+            anstream::eprintln!("created the tables of a store: {}", shown(url));
             Ok(onward)
         }
         Err(Problem::Library(error)) if error.code() == Code::SchemaTooOld => created(url).await,
@@ -100,11 +100,18 @@ async fn schema_created_aloud(url: &str) -> Result<Onward, Problem> {
     }
 }
 
-/// The host and the database of a URL that was opened, without what may hold a password.
-fn database(url: &str) -> &str {
-    let (address, _) = url.split_once('?').unwrap_or((url, ""));
-    let (_, place) = address.split_once("//").unwrap_or(("", address));
-    place.rsplit('@').next().unwrap_or(place)
+/// A URL that was opened as it may be shown: of one that may hold a password only the kind, the host, the
+/// database and the schema.
+pub(crate) fn shown(url: &str) -> String {
+    let (kind, rest) = url.split_once(':').unwrap_or((url, ""));
+    if !is_postgres(url) {
+        return if sqlite_path(url).is_some() { url.to_owned() } else { kind.to_owned() };
+    }
+    let (address, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let place = address.trim_start_matches('/');
+    let place = place.rsplit('@').next().unwrap_or(place);
+    let schema = options.split('&').find_map(|option| option.strip_prefix("schema="));
+    format!("{kind} at {place}, schema {}", schema.unwrap_or("onward"))
 }
 
 /// The URL of the database at this path.
@@ -116,4 +123,26 @@ fn sqlite_path(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("sqlite:")?;
     let path = path.strip_prefix("//").unwrap_or(path);
     (!path.is_empty()).then(|| path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_user_and_password() {
+        for (url, said) in [
+            ("sqlite:data/onward.db", "sqlite:data/onward.db"),
+            ("memory:", "memory"),
+            ("postgres://app:pa55@db:5432/shop", "postgres at db:5432/shop, schema onward"),
+            (
+                "postgresql://db/shop?pool_size=4&schema=flows",
+                "postgresql at db/shop, schema flows",
+            ),
+            ("postgres://app@a,b/shop?password=pa55", "postgres at a,b/shop, schema onward"),
+            ("redis://:pa55@cache", "redis"),
+        ] {
+            assert_eq!(shown(url), said);
+        }
+    }
 }

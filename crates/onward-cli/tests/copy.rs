@@ -143,7 +143,8 @@ fn a_start_says_where_it_made_the_tables_of_a_store() {
     assert_eq!(first.code, 0, "{}", first.stderr);
     let (_, address) =
         postgres().split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    let made = format!("created the tables of a store in {address}\n");
+    let made =
+        format!("created the tables of a store: postgres at {address}, schema {}\n", schema.0);
     assert!(first.stderr.contains(&made), "{}", first.stderr);
     assert!(!first.stderr.contains("pa55-word"), "{}", first.stderr);
     let second = on_store(&url, &place, &["start", "w"]);

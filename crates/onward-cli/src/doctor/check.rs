@@ -11,7 +11,7 @@ use super::finding::Finding;
 use crate::args::Global;
 use crate::place::Place;
 use crate::problem::Problem;
-use crate::text;
+use crate::{open, text};
 
 /// How far two clocks may differ before times on this machine mislead: a network's worth.
 const SKEW_MAX: Duration = Duration::from_secs(2);
@@ -24,11 +24,9 @@ pub(super) fn reached(place: &Place, global: &Global) -> Result<Finding, Problem
             let said = format!("version {version} over {store}; this caller may {role}");
             Finding::well("server", format!("it answers: {said}"))
         }
-        // A password may stand in a URL, so only its kind is shown.
         None => {
-            let url = global.store()?;
-            let kind = url.split(':').next().unwrap_or_default();
-            Finding::well("store", format!("it opens: {kind}"))
+            let shown = open::shown(&global.store()?);
+            Finding::well("store", format!("it opens: {shown}"))
         }
     })
 }

@@ -46,8 +46,8 @@ pub(super) async fn unserved(
              serves both"
         );
         let todo = format!(
-            "Start a worker with .serve({workflow:?}, …) and .queues([{queue:?}]), or see which \
-             there are: onward workers list"
+            "Start a worker that serves the workflow named {workflow:?}, with .queues([{queue:?}]), or see \
+             which there are: onward workers list"
         );
         Finding::bad("queued", said, todo).of_runs(ids)
     });
