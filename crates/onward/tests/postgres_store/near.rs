@@ -74,6 +74,13 @@ impl Scene {
         (row.get(0), row.get(1))
     }
 
+    /// Lets whoever writes this step wait, until the connection that comes back lets go.
+    async fn hold(&self, step: &str) -> Client {
+        let holder = self.stage.raw().await;
+        hold_step(&holder, self.lease.run, step).await;
+        holder
+    }
+
     fn done(&self, step: &str) -> Record {
         done(&self.store, 1_000_000, step)
     }
@@ -114,8 +121,7 @@ async fn a_write_beside_another_goes_by_its_lane() {
     let worker = joined(&scene.store).await;
     started(&scene.store).await;
     let other = claimed(&scene.store, worker, 1).await;
-    let holder = scene.stage.raw().await;
-    hold_step(&holder, scene.lease.run, "held").await;
+    let holder = scene.hold("held").await;
     let held = scene.store.record(scene.lease, vec![scene.done("held")]);
     scene.stage.waiting_for_a_row(1).await;
     soon(scene.store.record(other, vec![scene.done("beside")])).await.unwrap();
@@ -127,8 +133,7 @@ async fn a_write_beside_another_goes_by_its_lane() {
 /// A record whose caller no longer waits, as that of a step that lost a race, and the end of its run.
 async fn an_end_waits_for(result: &str, is_near: bool) {
     let scene = Scene::new().await;
-    let holder = scene.stage.raw().await;
-    hold_step(&holder, scene.lease.run, "loser").await;
+    let holder = scene.hold("loser").await;
     let mut loser = scene.done("loser");
     loser.entry = onward::Entry::Done(json(result));
     drop(scene.store.record(scene.lease, vec![loser]));
@@ -159,8 +164,7 @@ async fn an_end_waits_for_a_record_in_its_lane() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_waits_for_a_refused_record_too() {
     let scene = Scene::new().await;
-    let holder = scene.stage.raw().await;
-    hold_step(&holder, scene.lease.run, "taken").await;
+    let holder = scene.hold("taken").await;
     let refused = scene.store.record(scene.lease, vec![scene.done("taken")]);
     scene.stage.waiting_for_a_row(1).await;
     let end = Settle::new(vec![], End::Completed(json("1")));
@@ -322,13 +326,7 @@ fn a_busy_runtime_does_not_keep_an_answer_from_another() {
 fn a_runtime_may_end_with_a_write_on_its_way() {
     let (one, two) = (threads(1), threads(1));
     let scene = one.block_on(Scene::new());
-    let holder = two.block_on(async {
-        let holder = crate::database::connect().await;
-        let here = format!("set search_path = {}", scene.stage.name());
-        holder.batch_execute(&here).await.unwrap();
-        hold_step(&holder, scene.lease.run, "left").await;
-        holder
-    });
+    let holder = two.block_on(scene.hold("left"));
     let inside = one.enter();
     let left = scene.store.record(scene.lease, vec![scene.done("left")]);
     drop(inside);
@@ -380,8 +378,7 @@ fn a_runtime_may_end_before_it_has_a_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_connection_is_told_and_made_again() {
     let scene = Scene::new().await;
-    let holder = scene.stage.raw().await;
-    hold_step(&holder, scene.lease.run, "cut").await;
+    let holder = scene.hold("cut").await;
     let cut = scene.store.record(scene.lease, vec![scene.done("cut")]);
     scene.stage.waiting_for_a_row(1).await;
     let end = "select pg_terminate_backend($1)";
