@@ -161,6 +161,8 @@ async fn execute(
         Ok(result) => result,
         Err(_) => Err(refused(transact, Code::TransactionTimeout)),
     };
+    // Not with the wait for a connection that does not answer.
+    let is_late = began.elapsed() >= transact.time_max;
     // Somebody who keeps the transaction could write into the next one on its connection.
     let Ok(conn) = Arc::try_unwrap(conn) else {
         let kept = || refused(transact, Code::TransactionEnded);
@@ -171,11 +173,12 @@ async fn execute(
         Err(failure) => {
             // A connection that does not answer is given up, and what is open on it with it.
             let undone = home.spawn(async move { roll_back(&shared, conn).await }).await;
-            return match undone.unwrap_or(false) {
+            let is_told = failure.is(Code::TransactionTimeout.as_str());
+            return match undone.unwrap_or(false) || is_told {
                 true => said(Transacted::Failed(failure)),
                 // The server ends a session that idles past the limit, and whoever was busy for so long
                 // hears of that first.
-                false if began.elapsed() >= transact.time_max => {
+                false if is_late => {
                     said(Transacted::Failed(refused(transact, Code::TransactionTimeout)))
                 }
                 false => Ok(Executed::Lost(failure)),
