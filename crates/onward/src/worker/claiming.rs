@@ -26,12 +26,11 @@ const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
 /// Serves, tenure after tenure, until the worker is told to stop.
 pub(super) async fn serve(
     shared: Arc<Shared>,
-    mut tenure: Arc<Tenure>,
+    mut served: Served,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let mut served = Served(None);
     loop {
-        served.0 = Some(Arc::clone(&tenure));
+        let tenure = Arc::clone(&served.tenure);
         let keeping_up = tokio::spawn(upkeep::keep_up(
             Arc::clone(&shared.store),
             Arc::clone(&tenure),
@@ -43,7 +42,7 @@ pub(super) async fn serve(
             () = tenure.ended() => {}
             () = told_to_stop(&mut stopped) => {
                 keeping_up.abort();
-                served.0 = None;
+                served.is_told_to_stop = true;
                 return;
             }
         }
@@ -58,20 +57,30 @@ pub(super) async fn serve(
         tenure.crew.stop_all(Stop::Drop);
         leave(&shared, &tenure);
         match join_again(&shared, &mut stopped).await {
-            Some(joined) => tenure = joined,
+            Some(joined) => served.tenure = joined,
             None => return,
         }
     }
 }
 
-/// Ends a tenure with whoever serves it, unless that was told to stop. Its runtime may end while the worker's
-/// handle is kept: then nobody executes its runs, and the thread that renews the lease must not hold them.
-struct Served(Option<Arc<Tenure>>);
+/// The tenure that is served; it ends with whoever serves it, unless that was told to stop. A runtime may end
+/// while the worker's handle is kept: then nobody executes its runs, and the thread that renews the lease
+/// must not hold them.
+pub(super) struct Served {
+    tenure: Arc<Tenure>,
+    is_told_to_stop: bool,
+}
+
+impl Served {
+    pub(super) fn of(tenure: Arc<Tenure>) -> Self {
+        Self { tenure, is_told_to_stop: false }
+    }
+}
 
 impl Drop for Served {
     fn drop(&mut self) {
-        if let Some(tenure) = &self.0 {
-            tenure.end();
+        if !self.is_told_to_stop {
+            self.tenure.end();
         }
     }
 }

@@ -179,7 +179,7 @@ impl WorkerBuilder {
         let id = tenure.worker;
         self.client.add_worker(&shared);
         let (stop, stopped) = watch::channel(false);
-        let serving = claiming::serve(Arc::clone(&shared), tenure, stopped);
+        let serving = claiming::serve(Arc::clone(&shared), claiming::Served::of(tenure), stopped);
         let serving = spawn_watched(self.client.watch.as_ref(), serving);
         Ok(Worker { id, shared, stop, serving, grace: self.shutdown_grace })
     }
