@@ -97,6 +97,7 @@ fn names(kind: &Kind) -> Vec<String> {
 const EVERYWHERE: &[&str] = &[
     "steps_100",
     "steps_1000",
+    "keyed_1000",
     "lone_step",
     "start_to_result",
     "sequential_step",
@@ -160,6 +161,7 @@ async fn take(name: &str, bench: &Bench, place: &Place, processes: usize) -> Fal
         "raw_rows_batch" => raw_rows::batch(place).await,
         "steps_100" => steps::measure(bench, place, processes, steps::HUNDRED).await,
         "steps_1000" => steps::measure(bench, place, processes, steps::THOUSAND).await,
+        "keyed_1000" => steps::measure(bench, place, processes, steps::KEYED).await,
         "lone_step" => lone_step::measure(bench, place, processes).await,
         "start_to_result" => start_to_result::measure(bench, place, processes).await,
         "sequential_step" => sequential_step::measure(bench, place, processes).await,

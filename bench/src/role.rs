@@ -23,6 +23,9 @@ use crate::steps::Steps;
 /// A share of runs of five steps.
 pub(crate) const STEPS: &str = "steps";
 
+/// A share of runs of five steps, each with a key.
+pub(crate) const KEYED_STEPS: &str = "keyed-steps";
+
 /// A share of steps with a pause before each.
 pub(crate) const LONE_STEPS: &str = "lone-steps";
 
@@ -62,7 +65,8 @@ pub(crate) async fn serve(arguments: &[String]) -> Fallible<()> {
         numbers.iter().map(|number| number.parse()).collect::<Result<_, _>>()?;
     let onward = Onward::open(url).await?;
     match (role.as_str(), &numbers[..]) {
-        (STEPS, [at_once]) => share::serve::<Steps>(onward, *at_once).await,
+        (STEPS, [at_once]) => share::serve::<Steps<false>>(onward, *at_once).await,
+        (KEYED_STEPS, [at_once]) => share::serve::<Steps<true>>(onward, *at_once).await,
         (LONE_STEPS, [at_once]) => share::serve::<LoneSteps>(onward, *at_once).await,
         (LONE_RUNS, [at_once]) => share::serve::<LoneRuns>(onward, *at_once).await,
         (MANY_STEPS, [at_once]) => share::serve::<ManySteps>(onward, *at_once).await,

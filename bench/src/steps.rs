@@ -1,4 +1,4 @@
-//! `steps_100`, `steps_1000`: whole runs of five steps, many at once, in steps a second.
+//! `steps_100`, `steps_1000`, `keyed_1000`: whole runs of five steps, many at once, in steps a second.
 //!
 //! Owns: the workflow that they are taken with, and how many at once.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use onward::{Ctx, Failure, Onward, Worker, Workflow};
+use onward::{Ctx, Failure, Onward, RunId, Worker, Workflow};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Fallible, Measured, median, payload};
@@ -31,18 +31,28 @@ const ROWS_CLIENTS: usize = 16;
 pub(crate) struct Load {
     runs: usize,
     in_flight: usize,
+    /// Who starts the runs: [`Steps`] with keys, or without.
+    role: &'static str,
     /// On SQLite, and on Postgres.
     aims: [&'static str; 2],
 }
 
-pub(crate) const HUNDRED: Load =
-    Load { runs: 10_000, in_flight: 100, aims: ["ratio >= 0.15 / 0.25", "report"] };
+pub(crate) const HUNDRED: Load = Load {
+    runs: 10_000,
+    in_flight: 100,
+    role: role::STEPS,
+    aims: ["ratio >= 0.15 / 0.25", "report"],
+};
 
 pub(crate) const THOUSAND: Load = Load {
     runs: 60_000,
     in_flight: 1_000,
+    role: role::STEPS,
     aims: ["ratio >= 0.25 / 0.5", "ratio >= 0.2 / 0.4, of_rows_16 >= 3"],
 };
+
+/// As [`THOUSAND`], each run with a key of its own.
+pub(crate) const KEYED: Load = Load { role: role::KEYED_STEPS, aims: ["report"; 2], ..THOUSAND };
 
 pub(crate) async fn measure(
     bench: &Bench,
@@ -53,7 +63,7 @@ pub(crate) async fn measure(
     let raw = Raw::open(place, 1).await?;
     let mut limits = Limits::default();
     limits.take(bench, place, &raw).await?;
-    let mut team = Team::start(place, role::STEPS, processes, load.in_flight / processes).await?;
+    let mut team = Team::start(place, load.role, processes, load.in_flight / processes).await?;
     let each = bench.count(load.runs) / processes;
     let took = team.work(each).await?;
     team.end().await?;
@@ -96,13 +106,13 @@ impl Limits {
 }
 
 /// A worker that has room for as many as are in flight, and the callers of its runs.
-pub(crate) struct Steps {
+pub(crate) struct Steps<const KEYED: bool> {
     onward: Onward,
     worker: Worker,
     in_flight: usize,
 }
 
-impl Share for Steps {
+impl<const KEYED: bool> Share for Steps<KEYED> {
     async fn begin(onward: Onward, in_flight: usize) -> Fallible<Self> {
         let worker = onward.worker().serve(FIVE_STEPS, five_steps).concurrency(in_flight);
         let worker = worker.start().await?;
@@ -112,6 +122,8 @@ impl Share for Steps {
     /// Starts runs and awaits their results, so many at once.
     async fn work(&mut self, runs: usize) -> Fallible<()> {
         let next = Arc::new(AtomicUsize::new(0));
+        // No other process has these keys.
+        let part = RunId::new();
         let mut starters = JoinSet::new();
         for _ in 0..self.in_flight {
             let (onward, next) = (self.onward.clone(), Arc::clone(&next));
@@ -121,7 +133,11 @@ impl Share for Steps {
                     if number >= runs {
                         return Ok::<_, onward::Error>(());
                     }
-                    onward.start(FIVE_STEPS, &number).await?.result().await?;
+                    let mut start = onward.start(FIVE_STEPS, &number);
+                    if KEYED {
+                        start = start.key(format!("{part}-{number}"));
+                    }
+                    start.await?.result().await?;
                 }
             });
         }

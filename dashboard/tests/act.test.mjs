@@ -1,7 +1,7 @@
 // Each action of the pages once, and what it says came of it.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { openBrowser, openPage, seen, Stage, until } from "./stage.mjs";
+import { lookAt, openBrowser, openPage, seen, Stage, until } from "./stage.mjs";
 import { seed } from "./seed.mjs";
 
 let stage, browser, made;
@@ -17,14 +17,7 @@ after(async () => {
   await stage?.close();
 });
 
-/** A page at a path, and at its end the check that nothing went wrong in it. */
-async function at(path, look, over = stage) {
-  const page = await openPage(browser);
-  await page.goto(over.url + path);
-  await look(page);
-  assert.deepEqual(page.troubles, []);
-  await page.context().close();
-}
+const at = (path, look, over = stage) => lookAt(browser, over.url + path, look);
 
 /** Presses a button, and the one of that name in the dialog that asks. */
 async function confirm(page, name, within = page) {

@@ -1,7 +1,7 @@
 // What changes is seen without a reload: in one tab, in eight, and after the server was killed.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { openBrowser, openPage, quiet, seen, Stage, until, watch } from "./stage.mjs";
+import { live, openBrowser, openPage, quiet, seen, Stage, until, watch } from "./stage.mjs";
 
 let stage, browser;
 
@@ -15,14 +15,12 @@ after(async () => {
   await stage?.close();
 });
 
-const isLive = (page) => page.locator(".live-live").waitFor();
-
 test("a run that finishes while watched is shown finished", async () => {
   const id = await stage.run("approval", null, "watched-1");
   await stage.reaches(id, "waiting");
   const page = await openPage(browser);
   await page.goto(`${stage.url}runs/${id}`);
-  await isLive(page);
+  await live(page);
   await page.getByText('It waits for the signal "approved"').waitFor();
   await page.evaluate(() => (window.untouched = true));
   await stage.api("POST", `runs/${id}/signals`, { body: { name: "approved", value: true } });
@@ -38,13 +36,13 @@ test("the server is killed, the page says so, and goes on by itself", async () =
   const page = await openPage(browser);
   await page.goto(`${stage.url}runs`);
   await seen(page, "before-the-kill").waitFor();
-  await isLive(page);
+  await live(page);
   await page.evaluate(() => (window.untouched = true));
   await stage.killServer();
   await page.getByText("The server does not answer").waitFor();
   assert.ok(await seen(page, "before-the-kill").isVisible(), "what was known is still shown");
   await stage.startServer();
-  await isLive(page);
+  await live(page);
   await page.getByText("The server does not answer").waitFor({ state: "detached" });
   await stage.run("echo", 2, "after-the-kill");
   await seen(page, "after-the-kill").waitFor();
@@ -59,7 +57,7 @@ test("eight tabs share one stream, and all of them see a new run", async () => {
   while (tabs.length < 8) tabs.push(watch(await context.newPage()));
   for (const tab of tabs) {
     await tab.goto(`${stage.url}runs`);
-    await isLive(tab);
+    await live(tab);
   }
   await until("the server has one stream open", async () => /^onward_streams 1$/m.test(await (await fetch(`${stage.url}metrics`)).text()));
   await stage.run("echo", 3, "seen-by-eight");
@@ -75,7 +73,7 @@ test("a browser without shared workers has a stream per tab", async () => {
   const page = await openPage(browser);
   await page.addInitScript(() => delete window.SharedWorker);
   await page.goto(`${stage.url}runs`);
-  await isLive(page);
+  await live(page);
   await stage.run("echo", 4, "without-a-shared-worker");
   await seen(page, "without-a-shared-worker").waitFor();
   await page.context().close();
@@ -97,7 +95,7 @@ test("a browser without streams polls", async () => {
 test("paused means paused: not on a change, and not on focus", async () => {
   const page = await openPage(browser);
   await page.goto(`${stage.url}runs`);
-  await isLive(page);
+  await live(page);
   await page.keyboard.press("p");
   await page.locator(".live-paused").waitFor();
   await quiet(page);

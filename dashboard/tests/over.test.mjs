@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { accessible, fits } from "./look.mjs";
-import { openBrowser, openPage, seen, shots, Stage } from "./stage.mjs";
+import { live, openBrowser, openPage, seen, shots, Stage } from "./stage.mjs";
 import { seed } from "./seed.mjs";
 
 let stage, locked, browser, made;
@@ -21,10 +21,11 @@ after(async () => {
 
 const dialog = (page) => page.getByRole("dialog");
 
-/** Goes to a path and waits until it shows a text. */
+/** Goes to a path and waits until it shows a text, and is live. */
 async function go(page, path, text) {
   await page.goto(stage.url + path);
   await seen(page, text).waitFor();
+  await live(page);
 }
 
 /** How each is opened; gives what lies over the page. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { accessible, fits } from "./look.mjs";
-import { openBrowser, openPage, seen, shots, Stage } from "./stage.mjs";
+import { live, openBrowser, openPage, seen, shots, Stage } from "./stage.mjs";
 import { seed } from "./seed.mjs";
 
 let stage, browser, pages;
@@ -66,6 +66,7 @@ for (const scheme of ["light", "dark"]) {
         await t.test(name, async () => {
           await page.goto(stage.url + path);
           await seen(page, text).waitFor();
+          await live(page);
           await page.locator("main .loading").first().waitFor({ state: "detached" });
           await page.screenshot({ path: `${shots}/${name}-${scheme}-${width}.png` });
           assert.deepEqual(page.troubles, []);

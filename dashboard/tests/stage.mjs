@@ -1,4 +1,5 @@
 // The stage: a real store in a temporary folder, a real worker, a real server, a real browser.
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -7,8 +8,8 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
-const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
-const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
+export const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+export const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 const program = process.env.ONWARD_STAGE ?? join(target, "debug/examples/stage");
 export const shots = process.env.ONWARD_SHOTS ?? join(target, "dashboard-shots");
 
@@ -26,19 +27,51 @@ export async function until(what, look, deadline = SOON) {
   }
 }
 
-async function freePort() {
+/** Below the ports that systems hand out for outgoing connections: 32768 and up on Linux, 49152 and up elsewhere. */
+const PORTS = { first: 20_000, pairs: 5_000 };
+const PORT_TRIES = 100;
+
+/** A server that listens at a port, or null where the port is taken. */
+function listen(port) {
   const server = createServer();
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  return new Promise((resolve) => {
+    server.once("error", () => resolve(null));
+    server.listen(port, "127.0.0.1", () => resolve(server));
+  });
+}
+
+const closed = (server) => new Promise((resolve) => server.close(resolve));
+
+/** A port that is nobody else's until `release`, even while the server at it is down: whoever listens at the odd port of a pair has the even one. */
+async function claimPort() {
+  for (let i = 0; i < PORT_TRIES; i++) {
+    const port = PORTS.first + 2 * Math.floor(Math.random() * PORTS.pairs);
+    const claim = await listen(port + 1);
+    if (!claim) continue;
+    const probe = await listen(port);
+    if (probe) {
+      await closed(probe);
+      claim.unref();
+      return { port, release: () => closed(claim) };
+    }
+    await closed(claim);
+  }
+  throw new Error(`no free port among ${PORT_TRIES} that were tried`);
 }
 
 function start(args) {
   if (!existsSync(program)) throw new Error(`${program} is missing. Build it: cargo build -p onward-server --example stage`);
   const child = spawn(program, args, { stdio: ["ignore", "ignore", "inherit"] });
   const ended = new Promise((resolve) => child.on("exit", resolve));
-  return { kill: () => (child.kill("SIGKILL"), ended) };
+  // A test that failed before it closed its stage leaves no process behind, and waits for none.
+  child.unref();
+  process.on("exit", () => child.kill("SIGKILL"));
+  const kill = () => {
+    child.ref();
+    child.kill("SIGKILL");
+    return ended;
+  };
+  return { kill };
 }
 
 /** A store of its own, with what is asked for over it. */
@@ -49,12 +82,14 @@ export class Stage {
   /** What calls of the API show, unless they say otherwise. */
   token = undefined;
 
-  /** `kind`: `serve`, open to all; `hidden`, open and without payloads; `redacted`, open with a hook over payloads; or `tokens`. `mount`: the path below which it is. */
-  static async open({ kind = "serve", mount = "", worker = true } = {}) {
+  /** `kind`: `serve`, open to all; `hidden`, open and without payloads; `redacted`, open with a hook over payloads; or `tokens`. `mount`: the path below which it is. `store`: one that is there already. */
+  static async open({ kind = "serve", mount = "", worker = true, store } = {}) {
     const stage = new Stage();
+    if (store) stage.store = store;
     stage.kind = kind;
     stage.mount = mount;
-    stage.port = await freePort();
+    stage.claim = await claimPort();
+    stage.port = stage.claim.port;
     stage.origin = `http://127.0.0.1:${stage.port}`;
     stage.url = `${stage.origin}${mount}/`;
     await stage.startServer();
@@ -80,6 +115,7 @@ export class Stage {
 
   async close() {
     await Promise.all([this.server?.kill(), this.worker?.kill()]);
+    await this.claim.release();
     rmSync(this.folder, { recursive: true, force: true });
   }
 
@@ -126,8 +162,38 @@ export async function openPage(browser, options = {}) {
   return watch(await context.newPage());
 }
 
+/**
+ * Looks at a page, and at its end checks that nothing went wrong in it.
+ *
+ * A context and its first page take the browser longer than most looks, so both are kept: the next look is another page
+ * beside the first, which stays blank, and finds nothing of what this one stored or was allowed.
+ */
+export async function lookAt(browser, url, look) {
+  browser.kept ??= await openPage(browser);
+  const context = browser.kept.context();
+  const page = watch(await context.newPage());
+  try {
+    await page.goto(url);
+    await look(page);
+    assert.deepEqual(page.troubles, []);
+  } finally {
+    await page.evaluate(() => localStorage.clear());
+    await Promise.all([context.clearCookies(), context.clearPermissions()]);
+    await page.close();
+  }
+}
+
 export function watch(page) {
   page.troubles = [];
+  /** The calls of the API so far, but for the stream, which has no end; and those of them that have no answer yet. */
+  page.calls = 0;
+  page.unanswered = new Set();
+  page.on("request", (request) => {
+    if (!isCall(request)) return;
+    page.calls++;
+    page.unanswered.add(request);
+  });
+  for (const end of ["requestfinished", "requestfailed"]) page.on(end, (request) => page.unanswered.delete(request));
   page.on("pageerror", (error) => page.troubles.push(String(error)));
   page.on("console", (message) => {
     // The browser itself notes requests that were refused or did not get through.
@@ -140,9 +206,29 @@ export function watch(page) {
 /** A text that can be seen: narrow screens have some of them a second time, hidden on wide ones. */
 export const seen = (page, text) => page.getByText(text).locator("visible=true").first();
 
-/** Waits until the page has asked the server nothing for a second. */
+/** Waits until the page has its stream. Before that the bar at its top says "connecting", which is longer. */
+export const live = (page) => page.locator(".live-live").waitFor();
+
+export const isCall = (request) => request.url().includes("/api/v1/") && !request.url().includes("/api/v1/stream");
+
+/** Waits until the page has the answer to each of its calls, shows it, and asks for nothing more because of it. */
+export async function settled(page) {
+  // Effects of what was drawn, and so the next calls, come one frame after it.
+  const drawn = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))));
+  await until("the page has its answers", async () => {
+    const before = page.calls;
+    if (before === 0 || page.unanswered.size > 0) return false;
+    await drawn();
+    const loading = await page.locator("main .loading").count();
+    return page.calls === before && page.unanswered.size === 0 && loading === 0;
+  });
+}
+
+/** Waits until the page has asked the server nothing for a second: longer than a fetch that is planned already is put off. A page that updates itself may never be. */
 export async function quiet(page) {
   let last = Date.now();
-  page.on("request", () => (last = Date.now()));
+  const asked = () => (last = Date.now());
+  page.on("request", asked);
   await until("the page is quiet", async () => Date.now() - last > 1000);
+  page.off("request", asked);
 }

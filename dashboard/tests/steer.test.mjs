@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { openBrowser, openPage, seen, Stage, until } from "./stage.mjs";
+import { lookAt, openBrowser, seen, Stage, until } from "./stage.mjs";
 import { seed } from "./seed.mjs";
 
 let stage, browser, made;
@@ -18,16 +18,10 @@ after(async () => {
   await stage?.close();
 });
 
-/** A page at a path, and at its end the check that nothing went wrong in it. */
-async function at(path, options, look) {
-  const page = await openPage(browser, options);
-  await page.goto(stage.url + path);
-  await look(page);
-  assert.deepEqual(page.troubles, []);
-  await page.context().close();
-}
+const at = (path, look) => lookAt(browser, stage.url + path, look);
 
-test("integers above 2^53 survive the start form, the store, the viewer and a copy", () => at("workflows/echo", { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
+test("integers above 2^53 survive the start form, the store, the viewer and a copy", () => at("workflows/echo", async (page) => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.getByRole("button", { name: "Start a run" }).click();
   await page.getByLabel("Input, as JSON").fill('{"id": 9007199254740993, "most": 18446744073709551615, "price": 12.50}');
   await page.getByRole("textbox", { name: /^Key/ }).fill("large-integers");
@@ -42,14 +36,14 @@ test("integers above 2^53 survive the start form, the store, the viewer and a co
   }
 }));
 
-test("wrong JSON is refused in the form, with its place", () => at("workflows/echo", {}, async (page) => {
+test("wrong JSON is refused in the form, with its place", () => at("workflows/echo", async (page) => {
   await page.getByRole("button", { name: "Start a run" }).click();
   await page.getByLabel("Input, as JSON").fill('{"a": oops}');
   await page.getByText("A value should be here, at line 1, column 7").waitFor();
   assert.ok(await page.getByRole("button", { name: "Start", exact: true }).isDisabled());
 }));
 
-test("a signal is answered from the page", () => at("waiting?for=signal", {}, async (page) => {
+test("a signal is answered from the page", () => at("waiting?for=signal", async (page) => {
   await page.getByRole("row", { name: /expense-7/ }).getByRole("button", { name: "Answer…" }).click();
   await page.getByLabel("Value, as JSON").fill("true");
   await page.getByRole("button", { name: "Send" }).click();
@@ -57,7 +51,7 @@ test("a signal is answered from the page", () => at("waiting?for=signal", {}, as
   await seen(page, "expense-7").waitFor({ state: "detached" });
 }));
 
-test("a run is cancelled only after it was asked about", () => at(`runs/${made.sleepy}`, {}, async (page) => {
+test("a run is cancelled only after it was asked about", () => at(`runs/${made.sleepy}`, async (page) => {
   await page.getByRole("button", { name: "Cancel" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText(`onward runs cancel ${made.sleepy}`).waitFor();
@@ -70,7 +64,7 @@ test("a run is cancelled only after it was asked about", () => at(`runs/${made.s
   assert.ok(await page.getByRole("button", { name: "Cancel" }).isDisabled(), "it applies no more");
 }));
 
-test("runs that failed alike are retried with one button", () => at("errors", {}, async (page) => {
+test("runs that failed alike are retried with one button", () => at("errors", async (page) => {
   const row = page.getByRole("row", { name: /card_declined/ });
   await row.getByRole("button", { name: "Retry all" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Retry 4" }).click();
@@ -83,13 +77,15 @@ test("runs that failed alike are retried with one button", () => at("errors", {}
 
 test("everything that matches is changed as one durable operation", async () => {
   for (let i = 0; i < 60; i++) await stage.run("sleepy", null, `bulk-${i}`);
-  await at("runs?workflow=sleepy&state=waiting", {}, async (page) => {
+  await at("runs?workflow=sleepy&state=waiting", async (page) => {
     await page.getByRole("checkbox", { name: /Select run/ }).first().check();
     await page.getByRole("button", { name: "all that match instead" }).click();
     await page.getByRole("toolbar").getByRole("button", { name: "Cancel" }).click();
     await page.getByRole("dialog").getByText(/60 runs match/).waitFor();
     await page.getByLabel("Reason").fill("a test");
     await page.getByRole("dialog").getByRole("button", { name: "Cancel all that match" }).click();
+    // It closes with the server's answer; to leave the page before that would take the request back.
+    await page.getByRole("dialog").waitFor({ state: "detached" });
     await page.goto(`${stage.url}operations`);
     const row = page.getByRole("row", { name: /cancel.*a test/s });
     await row.getByText("done", { exact: true }).waitFor();
@@ -99,7 +95,7 @@ test("everything that matches is changed as one durable operation", async () => 
   assert.equal(body.items.length, 0);
 });
 
-test("the filter is the address, and the way back keeps it", () => at("runs", {}, async (page) => {
+test("the filter is the address, and the way back keeps it", () => at("runs", async (page) => {
   await page.getByRole("button", { name: /^failed/ }).click();
   await page.getByLabel(/Filter by key/).fill("workflow:broken");
   await page.keyboard.press("Enter");
@@ -115,7 +111,7 @@ test("the filter is the address, and the way back keeps it", () => at("runs", {}
   await page.getByText("1 selected").waitFor({ state: "detached" });
 }));
 
-test("a filter that cannot be read lists, exports and changes nothing", () => at("runs", {}, async (page) => {
+test("a filter that cannot be read lists, exports and changes nothing", () => at("runs", async (page) => {
   for (const [typed, said] of [["before:2026-13-01", /is not a time/], ["since:-2y", /is not a time/], ["state:stuck", /is not a state of a run/]]) {
     await page.goto(`${stage.url}runs`);
     await page.getByRole("checkbox", { name: /Select run/ }).first().check();
@@ -131,7 +127,7 @@ test("a filter that cannot be read lists, exports and changes nothing", () => at
   await page.getByRole("checkbox", { name: /Select run/ }).first().waitFor();
 }));
 
-test("a key shows who came later, when, and with what", () => at("keys", {}, async (page) => {
+test("a key shows who came later, when, and with what", () => at("keys", async (page) => {
   await page.getByPlaceholder(/A key, or how it begins/).fill("order-18");
   await page.waitForURL(/prefix=order-18/);
   await page.getByRole("link", { name: "order-1841" }).click();
@@ -147,7 +143,7 @@ test("a key shows who came later, when, and with what", () => at("keys", {}, asy
   assert.equal(lines.filter((line) => line.endsWith(",other")).length, 1);
 }));
 
-test("a list is exported whole", () => at("runs?workflow=order", {}, async (page) => {
+test("a list is exported whole", () => at("runs?workflow=order", async (page) => {
   const [csv] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV" }).click()]);
   const lines = readFileSync(await csv.path(), "utf8").trim().split("\n");
   assert.match(lines[0], /^id,workflow,state/);
@@ -156,7 +152,7 @@ test("a list is exported whole", () => at("runs?workflow=order", {}, async (page
   assert.equal(readFileSync(await jsonl.path(), "utf8").trim().split("\n").length, 13);
 }));
 
-test("a schedule is paused, resumed and triggered from its page", () => at("schedules/nightly-report", {}, async (page) => {
+test("a schedule is paused, resumed and triggered from its page", () => at("schedules/nightly-report", async (page) => {
   const confirm = async (name) => {
     await page.getByRole("button", { name, exact: true }).click();
     await page.getByRole("dialog").getByRole("button", { name, exact: true }).click();
@@ -170,7 +166,7 @@ test("a schedule is paused, resumed and triggered from its page", () => at("sche
   await until("a run was started", async () => (await stage.api("GET", "runs?workflow=echo&tag=schedule:nightly-report")).body.items.length === 1);
 }));
 
-test("the keyboard alone is enough", () => at("", {}, async (page) => {
+test("the keyboard alone is enough", () => at("", async (page) => {
   await page.getByText("Newest runs").waitFor();
   await page.keyboard.press("g");
   await page.keyboard.press("r");
@@ -198,7 +194,8 @@ test("the keyboard alone is enough", () => at("", {}, async (page) => {
   await page.getByRole("heading", { name: "Queues" }).waitFor();
 }));
 
-test("commands are copied as they are typed elsewhere", () => at(`runs/${made.order}`, { permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
+test("commands are copied as they are typed elsewhere", () => at(`runs/${made.order}`, async (page) => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   const copied = async (name) => {
     await page.getByText("More", { exact: true }).click();
     await page.getByRole("button", { name }).click();
@@ -208,7 +205,7 @@ test("commands are copied as they are typed elsewhere", () => at(`runs/${made.or
   assert.match(await copied("Copy as curl"), new RegExp(`^curl -X GET ${stage.url}api/v1/runs/${made.order}`));
 }));
 
-test("a run is started like another, with an input that was changed", () => at(`runs/${made.order}`, {}, async (page) => {
+test("a run is started like another, with an input that was changed", () => at(`runs/${made.order}`, async (page) => {
   await page.getByText("More", { exact: true }).click();
   await page.getByRole("button", { name: "Start like this…" }).click();
   const input = page.getByLabel("Input, as JSON");
@@ -220,7 +217,7 @@ test("a run is started like another, with an input that was changed", () => at(`
   await page.getByText('"grace"').waitFor();
 }));
 
-test("a run's log and its children are shown", () => at(`runs/${made.family}`, {}, async (page) => {
+test("a run's log and its children are shown", () => at(`runs/${made.family}`, async (page) => {
   await page.getByRole("tab", { name: "Log" }).click();
   const log = page.getByRole("region", { name: "Log, as a table" });
   await log.getByText("two children to start").waitFor();
@@ -233,7 +230,7 @@ test("a run's log and its children are shown", () => at(`runs/${made.family}`, {
   await page.getByRole("heading", { name: "echo", level: 1 }).waitFor();
 }));
 
-test("a view is saved, shown again after a reload, and forgotten", () => at("runs?state=failed&workflow=broken", {}, async (page) => {
+test("a view is saved, shown again after a reload, and forgotten", () => at("runs?state=failed&workflow=broken", async (page) => {
   await page.getByRole("button", { name: "Save this view" }).click();
   await page.getByLabel("Name").fill("what broke");
   await page.getByRole("button", { name: "Save", exact: true }).click();

@@ -114,11 +114,6 @@ pub(crate) fn shown(url: &str) -> String {
     format!("{kind} at {place}, schema {}", schema.unwrap_or("onward"))
 }
 
-/// The URL of the database at this path.
-pub(crate) fn sqlite_url(path: &Path) -> String {
-    format!("sqlite:{}", path.display())
-}
-
 fn sqlite_path(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("sqlite:")?;
     let path = path.strip_prefix("//").unwrap_or(path);

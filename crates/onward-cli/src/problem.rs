@@ -23,6 +23,8 @@ pub(crate) enum Exit {
     NotFound = 3,
     /// The store or the server cannot be opened or does not answer.
     Unavailable = 4,
+    /// The user interrupted it, as shells have it.
+    Interrupted = 130,
 }
 
 /// Why a command stops.
@@ -75,6 +77,8 @@ pub(crate) enum Problem {
     },
     /// A server answered with what makes no sense.
     Server(String),
+    /// The user interrupted it.
+    Interrupted(String),
     /// Whoever read the output has gone, as `head` does.
     OutputClosed,
 }
@@ -108,6 +112,7 @@ impl Problem {
             Problem::NotThere(_) | Problem::NoStepKey(_) => Exit::NotFound,
             Problem::Usage(_) => Exit::Usage,
             Problem::Io(..) => Exit::No,
+            Problem::Interrupted(_) => Exit::Interrupted,
             Problem::OutputClosed => Exit::Ok,
         }
     }
@@ -178,9 +183,10 @@ impl fmt::Display for Problem {
                 "the step key {key:?} is free: nobody has it, and no result is kept with it. A \
                  run's key is shown by 'onward keys show WORKFLOW KEY'."
             ),
-            Problem::Usage(text) | Problem::Server(text) | Problem::NotThere(text) => {
-                f.write_str(text)
-            }
+            Problem::Usage(text)
+            | Problem::Server(text)
+            | Problem::NotThere(text)
+            | Problem::Interrupted(text) => f.write_str(text),
             Problem::Refused { detail, .. } => f.write_str(detail),
             Problem::NoServer { url, why } => write!(
                 f,
@@ -212,6 +218,19 @@ impl fmt::Display for Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         Problem::Library(error)
+    }
+}
+
+impl From<onward_demo::Error> for Problem {
+    fn from(error: onward_demo::Error) -> Self {
+        use onward_demo::Error as Demo;
+        match error {
+            Demo::Usage(why) => Problem::Usage(why),
+            Demo::Library(error) => Problem::Library(error),
+            Demo::Io(what, error) => Problem::Io(what, error),
+            Demo::OutputClosed => Problem::OutputClosed,
+            other => Problem::Interrupted(other.to_string()),
+        }
     }
 }
 

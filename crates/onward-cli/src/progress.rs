@@ -61,11 +61,6 @@ impl Progress {
         self.bar.set_message(message);
     }
 
-    /// Prints a line above the bar.
-    pub(crate) fn say(&self, line: &str) {
-        self.bar.suspend(|| anstream::eprintln!("{line}"));
-    }
-
     /// Takes the bar away.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();

@@ -13,6 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::store::BoxFuture;
+
 /// Who is awake.
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -104,6 +106,8 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    // Boxed, so that the task is compiled once per output type.
+    let part: BoxFuture<'static, F::Output> = Box::pin(part);
     match watch {
         None => tokio::spawn(part),
         Some(watch) => tokio::spawn(Watched::new(watch, Role::Part, part)),

@@ -1,4 +1,4 @@
-// Who changed what, and what came of it.
+// Who changed what, and the result.
 import type { JSX } from "preact";
 import type { AuditRow } from "../api/types";
 import { Icon } from "../parts/icon";
@@ -27,7 +27,7 @@ export function AuditPage(): JSX.Element {
               { name: "who", weight: 2, cell: (row) => <span class="main-cell"><span class="cut">{row.who}</span><span class="sub shown">{row.role}</span></span> },
               { name: "did", cell: (row) => <b>{row.action.replaceAll("_", " ")}</b> },
               { name: "to", grow: true, weight: 2, cell: (row) => <Target text={row.target} detail={row.detail} /> },
-              { name: "came of it", cell: (row) => <Came outcome={row.outcome} /> },
+              { name: "result", cell: (row) => <Came outcome={row.outcome} /> },
             ]} />
             {pages.more}
           </>

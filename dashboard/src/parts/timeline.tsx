@@ -80,7 +80,7 @@ function Tick({ label, value, set }: { label: string; value: boolean; set: (valu
   return <label class="tick"><input type="checkbox" checked={value} onChange={(event) => set(event.currentTarget.checked)} />{label}</label>;
 }
 
-const LEGEND: [string, string][] = [["delay", "put off"], ["queue", "queued"], ["ok", "executing"], ["failed", "failed try"], ["backoff", "back-off"], ["wait", "waiting"]];
+const LEGEND: [string, string][] = [["delay", "delayed"], ["queue", "queued"], ["ok", "executing"], ["failed", "failed try"], ["backoff", "back-off"], ["wait", "waiting"]];
 
 function Legend(): JSX.Element {
   return <div class="legend" aria-hidden="true">{LEGEND.map(([kind, name]) => <span key={kind}><i class={`swatch bar-${kind}`} />{name}</span>)}</div>;
@@ -138,7 +138,7 @@ function sayOutcome(lane: Lane): string {
   return `${lane.outcome === "ok" ? "done" : lane.outcome}${tries}, in `;
 }
 
-const SAID: Record<Segment["kind"], string> = { delay: "put off when it was started", queue: "queued", ok: "executing", failed: "failed try", backoff: "back-off", wait: "waiting", signal: "until the signal came", running: "running" };
+const SAID: Record<Segment["kind"], string> = { delay: "delayed when it was started", queue: "queued", ok: "executing", failed: "failed try", backoff: "back-off", wait: "waiting", signal: "until the signal came", running: "running" };
 
 function saySegment(segment: Segment, count: number): string {
   const said = `${SAID[segment.kind]} · ${duration(segment.to - segment.from)} · ${clock(segment.from)} – ${clock(segment.to)}`;

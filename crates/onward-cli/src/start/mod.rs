@@ -26,11 +26,12 @@ use crate::{open, output, text};
 #[command(after_help = "\
 Examples:
   onward start index-attachment --input '{\"id\": 7}' --key attachment-7
-  onward start index-attachment --from attachments.jsonl --key-field id
+  onward start index-attachment --from attachments.jsonl --key-field key
   zcat old.jsonl.gz | onward start index-attachment --from - --key-field file.id --queue bulk
 
-With --key-field a backfill can be interrupted and run again: no line is started twice. Lines
-that are not JSON, or lack the field, are refused by number; the others are started.")]
+With --key-field a backfill can be interrupted and run again: no line is started twice. The key is
+the value of that field. Runs that your program starts must use the same key, or the work is done twice.
+Lines that are not JSON, or lack the field, are refused by number; the others are started.")]
 pub(crate) struct StartArgs {
     /// The workflow's name
     name: String,

@@ -8,8 +8,9 @@ use crate::tree::{Finding, Tree};
 const MACHINE: [&str; 5] = ["/home/", "/root/", "/work/", "/tmp/", "/Users/"];
 
 /// What the root may hold.
-const ROOT: [&str; 19] = [
+const ROOT: [&str; 20] = [
     ".ci",
+    ".config",
     ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",

@@ -60,7 +60,7 @@ impl File {
 
     /// Whether it is one of the rules, which name what they forbid.
     pub(crate) fn is_rule(&self) -> bool {
-        self.path.starts_with("crates/onward/tests/tidy")
+        self.path.starts_with("crates/onward/tests/tidy/")
     }
 
     /// The lines with their numbers, from 1.
@@ -124,7 +124,9 @@ fn walk(root: &Path, folder: &Path, ignored: &Ignored, files: &mut Vec<File>) {
         }
         if entry.file_type().unwrap().is_dir() {
             walk(root, &path, ignored, files);
-        } else if let Ok(text) = fs::read_to_string(&path) {
+        } else {
+            // A picture is there, and has no lines to look at.
+            let text = fs::read_to_string(&path).unwrap_or_default();
             let path = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
             files.push(File { path, text });
         }

@@ -78,7 +78,7 @@ const ALLOWED: [Allowed; 30] = [
     allowed("operation", "crates/onward-cli/", "", "a change of many runs, as the server has it"),
     allowed("operation", "docs/cli.md", "", "a change of many runs"),
     allowed("provider", "crates/onward-cli/src/place/link.rs", "", "a name of rustls"),
-    allowed("provider", "crates/onward-cli/tests/tls.rs", "", "a name of rustls"),
+    allowed("provider", "crates/onward-cli/tests/cli/tls.rs", "", "a name of rustls"),
     allowed("operation", "ARCHITECTURE.md", "operation.rs", "the name of a file"),
     allowed("executor", "crates/onward-server/tests/", "tokioexecutor", "a name of hyper"),
     allowed("operation", "docs/server.md", "", "a change of many runs"),

@@ -56,7 +56,7 @@ export function StepPanel({ run, answer, step, onClose }: { run: Run; answer: Ti
       {stepName(step).key ? <p>Once over all runs, by the key <Link href={to("step-keys", stepName(step).key)}>{stepName(step).key}</Link></p> : null}
       {rows.length === 0 ? <p class="faint">Nothing is recorded for it yet.</p> : (
         <table class="table tight">
-          <thead><tr><th scope="col">try</th><th scope="col">came of it</th><th scope="col" class="num">began</th><th scope="col" class="num">took</th></tr></thead>
+          <thead><tr><th scope="col">try</th><th scope="col">result</th><th scope="col" class="num">began</th><th scope="col" class="num">took</th></tr></thead>
           <tbody>
             {rows.map((row) => (
               <tr key={row.seq} class={row.seq === shown ? "chosen" : ""}>

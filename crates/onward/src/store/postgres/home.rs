@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::fault::Fault;
-use crate::store::{Answer, Error, Outage};
+use crate::store::{Answer, BoxFuture, Error, Outage};
 
 /// How long a dropped store may go on to write what was submitted.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -75,6 +75,7 @@ impl Home {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
+        let work: BoxFuture<'static, T> = Box::pin(work);
         self.handle.spawn(work)
     }
 
@@ -83,6 +84,8 @@ impl Home {
         &self,
         verb: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Answer<'static, T> {
+        // Boxed, so that the task is compiled once per output type and not for each verb.
+        let verb: BoxFuture<'static, Result<T, Fault>> = Box::pin(verb);
         let task = self.handle.spawn(verb);
         Box::pin(async move {
             match task.await {

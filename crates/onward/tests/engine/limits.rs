@@ -1,0 +1,130 @@
+//! Limits that are reached for real: of a run's history, and of a poll.
+
+use futures::future::try_join_all;
+use onward::limits::{
+    BLOCKING_POLL_WARN, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, PAYLOAD_BYTES_MAX,
+    RESTLESS_POLLS_MAX,
+};
+use onward::{Code, Ctx, Failure, Onward, RunState, Workflow};
+
+use crate::listener::Listener;
+
+const COUNT: Workflow<usize, usize> = Workflow::named("count");
+
+#[tokio::test]
+async fn a_poll_that_holds_its_thread_is_named() {
+    const BLOCK: Workflow<(), ()> = Workflow::named("block");
+    let listener = Listener::new();
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(BLOCK, async |_: Ctx, ()| {
+        std::thread::sleep(BLOCKING_POLL_WARN * 2);
+        Ok(())
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(BLOCK, &()).await.unwrap();
+    run.result().await.unwrap();
+    assert!(listener.log_of(run.id()).contains("held its thread"), "{}", listener.log_of(run.id()));
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_function_that_never_rests_is_named() {
+    const SPIN: Workflow<(), ()> = Workflow::named("spin");
+    let listener = Listener::new();
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(SPIN, async |_: Ctx, ()| {
+        let mut left = RESTLESS_POLLS_MAX + 1;
+        std::future::poll_fn(|cx| {
+            left -= 1;
+            cx.waker().wake_by_ref();
+            if left == 0 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        Ok(())
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(SPIN, &()).await.unwrap();
+    run.result().await.unwrap();
+    assert!(
+        listener.log_of(run.id()).contains("wakes itself again and again"),
+        "{}",
+        listener.log_of(run.id())
+    );
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_whose_input_does_not_fit_is_named() {
+    const READ: Workflow<u32, ()> = Workflow::named("read");
+    const SENT: Workflow<String, ()> = Workflow::named("read");
+    let listener = Listener::new();
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(READ, async |_: Ctx, _: u32| Ok(())).start().await.unwrap();
+    let run = onward.start(SENT, &"seven".to_owned()).await.unwrap();
+    let stuck = async {
+        while run.status().await.unwrap().state != RunState::Waiting {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), stuck).await.unwrap();
+    assert!(
+        listener.log_of(run.id()).contains("the run waits, stuck"),
+        "{}",
+        listener.log_of(run.id())
+    );
+    worker.shutdown().await.unwrap();
+}
+
+/// Takes steps in batches, so that they share commits.
+async fn count(ctx: Ctx, steps: usize) -> Result<usize, Failure> {
+    let mut left = steps;
+    while left > 0 {
+        let batch = left.min(500);
+        let taken = (0..batch).map(|_| ctx.step("count", async |_| Ok::<_, Failure>(())));
+        try_join_all(taken).await?;
+        left -= batch;
+    }
+    Ok(steps)
+}
+
+#[tokio::test]
+async fn a_history_is_full_at_its_limit_and_warns_before() {
+    let listener = Listener::new();
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("onward.db").display());
+    let onward = Onward::open(&url).await.unwrap();
+    let worker = onward.worker().serve(COUNT, count).start().await.unwrap();
+
+    let fits = onward.start(COUNT, &HISTORY_RECORDS_MAX).await.unwrap();
+    assert_eq!(fits.result().await.unwrap(), HISTORY_RECORDS_MAX);
+    assert!(
+        listener.log_of(fits.id()).contains("80 % of its limit"),
+        "{}",
+        listener.log_of(fits.id())
+    );
+
+    let over = onward.start(COUNT, &(HISTORY_RECORDS_MAX + 1)).await.unwrap();
+    let error = over.result().await.unwrap_err();
+    assert_eq!(error.failure().unwrap().code, Code::HistoryFull.as_str());
+    assert_eq!(over.history().await.unwrap().len(), HISTORY_RECORDS_MAX);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_history_is_full_by_bytes() {
+    const FILL: Workflow<(), usize> = Workflow::named("fill");
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(FILL, async |ctx: Ctx, ()| {
+        for _ in 0..=HISTORY_BYTES_MAX / (PAYLOAD_BYTES_MAX - 2) {
+            let large = "x".repeat(PAYLOAD_BYTES_MAX - 2);
+            ctx.step("fill", async |_| Ok::<_, Failure>(large.clone())).await?;
+        }
+        ctx.step("one more", async |_| Ok::<_, Failure>(1)).await
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(FILL, &()).await.unwrap();
+    let ended = run.ended().await.unwrap();
+    assert_eq!(ended.state, RunState::Failed);
+    assert_eq!(ended.failure.unwrap().code, Code::HistoryFull.as_str());
+    worker.shutdown().await.unwrap();
+}

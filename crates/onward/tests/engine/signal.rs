@@ -1,0 +1,7 @@
+//! Signals and children through the public face, on each store.
+
+mod children;
+mod fan_out;
+mod inside;
+mod versions;
+mod waits;

@@ -1,0 +1,7 @@
+//! Steering runs through the public face, on each store.
+
+mod family;
+mod fork;
+mod many;
+mod note;
+mod pause;

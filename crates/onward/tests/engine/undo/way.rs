@@ -1,0 +1,192 @@
+//! The way back itself: what is replayed, what waits, what is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward::testing::TestOnward;
+use onward::{Code, Ctx, Failure, Onward, Retry, RunState, Workflow};
+
+use super::{Log, WORK, steps_of};
+use crate::stores::until_state;
+
+#[tokio::test]
+async fn a_cancelled_run_without_undos_executes_no_body() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let log = Log::default();
+    let of = log.clone();
+    let worker = onward.worker().linger(Duration::ZERO).serve(WORK, move |ctx: Ctx, ()| {
+        let log = of.clone();
+        async move {
+            ctx.step("first", async |_| {
+                log.add("first");
+                Ok::<_, Failure>(())
+            })
+            .await?;
+            let nap = ctx.sleep(Duration::from_secs(60 * 60));
+            let beside = ctx.signal::<()>("go");
+            tokio::select! {
+                () = nap => {}
+                went = beside => went?,
+            }
+            ctx.step("next", async |_| {
+                log.add("next");
+                Ok::<_, Failure>(())
+            })
+            .await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    until_state(&run, RunState::Waiting).await;
+    run.cancel().await.unwrap();
+    assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+    assert_eq!(log.lines(), ["first"]);
+    assert_eq!(steps_of(&run).await, ["first"]);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_undo_that_waits_parks_the_run_and_says_so() {
+    let onward = TestOnward::new().await.unwrap();
+    let worker = onward.worker().serve(WORK, async |ctx: Ctx, ()| {
+        let charge = ctx.step("charge", async |_| Ok::<_, Failure>(7));
+        let charge = charge.undo(|_, step| {
+            let number = step.try_number();
+            std::future::ready(if number < 3 { Err(Failure::new("busy")) } else { Ok(()) })
+        });
+        charge.undo_retry(Retry::fixed(Duration::from_secs(60 * 60)).tries(5)).await?;
+        Err(Failure::fatal("lost").code("parcel_lost"))
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    onward.quiet().await;
+    assert_eq!(run.status().await.unwrap().state, RunState::Waiting);
+    let why = run.why().await.unwrap().to_string();
+    assert!(why.contains("undoing step \"charge\"") && why.contains("try 2"), "{why}");
+    run.cancel().await.unwrap();
+    assert!(run.ended().await.unwrap().failure.unwrap().is("parcel_lost"));
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_step_with_a_key_has_no_undo() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let worker = onward.worker().serve(WORK, async |ctx: Ctx, ()| {
+        let mail = ctx.step("mail", async |_| Ok::<_, Failure>(()));
+        mail.key("welcome").undo(async |(), _| Ok::<_, Failure>(())).await
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    let failure = run.ended().await.unwrap().failure.unwrap();
+    assert!(failure.is(Code::InvalidOption.as_str()), "{failure}");
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn going_on_as_another_run_drops_the_undos() {
+    const LAPS: Workflow<u32, u32> = Workflow::named("laps");
+    let onward = Onward::open("memory:").await.unwrap();
+    let log = Log::default();
+    let of = log.clone();
+    let worker = onward.worker().serve(LAPS, move |ctx: Ctx, lap: u32| {
+        let log = of.clone();
+        async move {
+            log.step(&ctx, "lap", lap).await?;
+            if lap < 2 {
+                return ctx.continue_as(&(lap + 1));
+            }
+            Err(Failure::fatal("tired"))
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(LAPS, &1).await.unwrap();
+    assert_eq!(run.result().await.unwrap_err().code(), Code::RunFailed);
+    assert_eq!(log.lines(), ["lap", "lap", "undo lap 2"]);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_child_undoes_what_it_did() {
+    const CHILD: Workflow<(), ()> = Workflow::named("child");
+    let onward = Onward::open("memory:").await.unwrap();
+    let log = Log::default();
+    let of = log.clone();
+    let worker = onward.worker().linger(Duration::ZERO);
+    let worker = worker.serve(CHILD, move |ctx: Ctx, ()| {
+        let log = of.clone();
+        async move {
+            log.step(&ctx, "seat", 1).await?;
+            ctx.sleep(Duration::from_secs(60 * 60)).await;
+            Ok(())
+        }
+    });
+    let worker = worker.serve(WORK, async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await);
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    log.until("seat").await;
+    run.cancel().await.unwrap();
+    log.until("undo seat 1").await;
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_is_undone_with_what_it_gave() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("onward.db");
+    let db = onward::rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("create table stock (n integer not null); insert into stock values (5)")
+        .unwrap();
+    let onward = Onward::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    let log = Log::default();
+    let of = log.clone();
+    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+        let log = of.clone();
+        async move {
+            let reserve = ctx.sqlite_transaction("reserve", |db, _| {
+                let take = "update stock set n = n - 1 returning n";
+                db.query_row(take, (), |row| row.get::<_, u32>(0))
+            });
+            reserve
+                .undo(move |left: u32, step| {
+                    log.add(format!("{} {left}", step.id().split_once('/').unwrap().1));
+                    std::future::ready(Ok::<_, Failure>(()))
+                })
+                .await?;
+            Err(Failure::fatal("no"))
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    assert_eq!(run.ended().await.unwrap().state, RunState::Failed);
+    assert_eq!(log.lines(), ["$undo/reserve 4"]);
+    worker.shutdown().await.unwrap();
+}
+
+/// An undo that owns its run's `Ctx` does not keep the run in memory.
+#[tokio::test]
+async fn what_an_undo_owns_is_dropped_with_its_run() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let owned = Arc::new(());
+    let of = Arc::clone(&owned);
+    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+        let owned = Arc::clone(&of);
+        async move {
+            let (kept, told) = ((ctx.clone(), Arc::clone(&owned)), (ctx.clone(), owned));
+            ctx.on_cancel(move |_| {
+                let _ = &told;
+                std::future::ready(Ok::<_, Failure>(()))
+            });
+            let step = ctx.step("reserve", async |_| Ok::<_, Failure>(()));
+            step.undo(move |(), _| {
+                let _ = &kept;
+                std::future::ready(Ok::<_, Failure>(()))
+            })
+            .await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    run.result().await.unwrap();
+    worker.shutdown().await.unwrap();
+    assert!(Arc::strong_count(&owned) <= 2, "the handler's own may be left, and no run's");
+}

@@ -1,0 +1,89 @@
+//! Rows that cannot be read: each harms its own run, and no other.
+
+use std::time::Duration;
+
+use onward::store::*;
+use onward::{RunId, RunState, Waits};
+
+use super::stage::*;
+
+/// Makes a run's tags unreadable, and with them the run.
+async fn damage(raw: &tokio_postgres::Client, run: RunId) {
+    let sql = format!("update inputs set tags = '[' where run = {}", literal(run));
+    assert_eq!(raw.execute(&sql, &[]).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let (bad, good) = (started(&store).await, started(&store).await);
+    let raw = stage.raw().await;
+    damage(&raw, bad).await;
+    let claims = store.claim(claim_of(worker, 1)).await.unwrap();
+    let taken: Vec<_> = claims.runs.iter().map(|claimed| claimed.lease.run).collect();
+    assert_eq!((taken, claims.more), (vec![good], false));
+    assert!(matches!(store.get(Which::Id(bad)).await.unwrap_err(), Error::Corrupt(_)));
+    let listed = store.list(Query { limit: 10, ..Query::default() }).await.unwrap().runs;
+    let shown = listed.iter().find(|run| run.id == bad).unwrap();
+    assert_eq!(shown.state, RunState::Waiting);
+    let waits_for = shown.waits_for.as_ref();
+    assert!(matches!(waits_for, Some(Waits::Stuck { code, .. }) if code == "corrupt_record"));
+
+    // Not mended by a build that met it already.
+    store.sweep(sweep_of(worker)).await.unwrap();
+    assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());
+    raw.execute("update inputs set tags = null", &[]).await.unwrap();
+    assert_eq!(store.retry(bad).await.unwrap().state, RunState::Queued);
+    assert_eq!(claimed(&store, worker, 3).await.run, bad);
+}
+
+/// Fails where what a claim cannot read is set aside without the fence: the run is another's by then,
+/// or will be.
+#[tokio::test]
+async fn a_corrupt_run_is_not_set_aside_with_stale_lease() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let run = started(&store).await;
+    let (raw, inputs) = (stage.raw().await, stage.raw().await);
+    damage(&raw, run).await;
+    // A claim takes runs by their own table, and then reads what belongs to them.
+    inputs.batch_execute("begin; lock table inputs in access exclusive mode").await.unwrap();
+    let claims = store.claim(claim_of(worker, 1));
+    stage.waiting(1).await;
+    raw.execute("update workers set lost_at = 1", &[]).await.unwrap();
+    let_go(&inputs).await;
+    assert!(matches!(soon(claims).await.unwrap_err(), Error::LeaseLost));
+    let sql = format!("select state, stuck from runs where id = {}", literal(run));
+    let row = raw.query_one(&sql, &[]).await.unwrap();
+    let (state, stuck): (String, Option<String>) = (row.get(0), row.get(1));
+    assert_eq!((state.as_str(), stuck), ("running", None));
+}
+
+/// Fails where one run that cannot be read undoes the batch that deletes it: the oldest come first, so
+/// it would be met each time.
+#[tokio::test]
+async fn a_corrupt_run_is_pruned_with_the_others() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let raw = stage.raw().await;
+    let mut tagged = new_run();
+    tagged.tags.insert("shop".to_owned(), "north".to_owned());
+    let bad = start(&store, tagged.clone()).await;
+    tagged.id = RunId::new();
+    let good = start(&store, tagged).await;
+    for run in [bad, good] {
+        store.cancel(run).await.unwrap();
+    }
+    damage(&raw, bad).await;
+    let pruned = store.prune(Prune::older_than(Duration::ZERO)).await.unwrap();
+    assert_eq!(pruned, Pruned { runs: 2, more: false });
+    let left: i64 = raw.query_one("select count(*) from tags", &[]).await.unwrap().get(0);
+    assert_eq!(left, 1, "only what is not known to be the run's");
+    let tag = [("shop".to_owned(), "north".to_owned())].into();
+    let filter = Filter { tags: tag, ..Filter::default() };
+    let listed = store.list(Query { filter, limit: 10, ..Query::default() }).await.unwrap();
+    assert!(listed.runs.is_empty());
+}
