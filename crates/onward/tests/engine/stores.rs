@@ -13,7 +13,7 @@ pub(crate) async fn on_each_store<F: Future<Output = ()>>(test: impl Fn(Onward) 
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("onward.db").display());
     test(Onward::open(&url).await.unwrap()).await;
-    let schema = Schema::new();
+    let schema = Schema::lent();
     test(Onward::open(&schema.url()).await.unwrap()).await;
 }
 

@@ -93,7 +93,7 @@ mod postgres {
 
     impl Harness for Postgres {
         async fn open(clock: TestClock) -> Self {
-            let schema = Schema::new();
+            let schema = Schema::lent();
             let store = open_near(&schema, &clock).await;
             let other = open(&schema, &clock).await;
             Postgres { store, other, _schema: schema }
@@ -141,7 +141,7 @@ mod pooler {
 
     impl Harness for Pooler {
         async fn open(clock: TestClock) -> Self {
-            let schema = Schema::new();
+            let schema = Schema::lent();
             let store = open_at(&pooler_url(), &schema, &clock).await;
             let other = open_at(&pooler_url(), &schema, &clock).await;
             Pooler { store, other, _schema: schema }

@@ -1,10 +1,12 @@
 //! A schema of its own in the tests' Postgres.
 //!
-//! Owns: where the tests' server is, and one schema per test, dropped at its end. Never leaves a
-//! test out: without a server it fails, and says what to do.
+//! Owns: where the tests' server is, and one schema per test: new and dropped at its end, or lent, since
+//! to make one costs more than most tests. Never leaves a test out: without a server it fails, and says
+//! what to do.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use onward::store::{Lease, PostgresOptions, PostgresStore, Store};
@@ -31,12 +33,31 @@ pub(crate) fn pooler_url() -> String {
     }
 }
 
-/// A schema that no other test has.
-pub(crate) struct Schema(pub(crate) String);
+/// A schema that no other test has meanwhile.
+pub(crate) struct Schema(pub(crate) String, pub(crate) Option<Loan>);
 
 impl Schema {
     pub(crate) fn new() -> Self {
-        Schema(format!("test_{:032x}", RunId::new().as_u128()))
+        Schema(format!("test_{:032x}", RunId::new().as_u128()), None)
+    }
+
+    /// An empty one for a test that leaves its tables and functions as they are; another test of this
+    /// test run had it before. On a server that goes on after the tests it is a new one, as nobody
+    /// would remove it.
+    pub(crate) fn lent() -> Self {
+        if std::env::var("ONWARD_TEST_POSTGRES_DATA").is_err() {
+            return Self::new();
+        }
+        let ((sender, name), (end, ended)) = (mpsc::channel(), mpsc::channel());
+        // A thread of its own keeps the connection whose lock says that the schema is taken.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.unwrap();
+            let (_client, name) = runtime.block_on(borrow());
+            sender.send(name).unwrap();
+            let _: Result<(), _> = ended.recv();
+        });
+        Schema(name.recv().unwrap(), Some(Loan(end)))
     }
 
     /// Options that put a store there.
@@ -50,8 +71,53 @@ impl Schema {
     }
 }
 
+/// A schema is lent for as long as this lives.
+pub(crate) struct Loan(
+    #[allow(dead_code, reason = "its drop says that the loan is over")] mpsc::Sender<()>,
+);
+
+/// Takes the first schema of this test run that nobody has, and empties it.
+async fn borrow() -> (tokio_postgres::Client, String) {
+    let client = connect().await;
+    // A later test run may have other tables and functions.
+    let id = std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
+    let mut hash = DefaultHasher::new();
+    id.hash(&mut hash);
+    let pool = format!("lent_{:016x}", hash.finish());
+    for number in 1.. {
+        let name = format!("{pool}_{number}");
+        // Whoever had it may still be closing connections.
+        let free = format!(
+            "select pg_try_advisory_lock(hashtext('{pool}'), {number}) and not exists (
+                 select from pg_stat_activity where query like '%{name}.%' and pid <> pg_backend_pid())"
+        );
+        if client.query_one(&free, &[]).await.unwrap().get(0) {
+            client.batch_execute(&emptying(&name)).await.unwrap();
+            return (client, name);
+        }
+    }
+    unreachable!("there is always another number")
+}
+
+/// What empties a schema, but for its version. Deleted rows would stay in the indexes until a vacuum, and
+/// claims look past many of them.
+fn emptying(schema: &str) -> String {
+    format!(
+        "do $$ declare tables text; begin
+           select string_agg(format('{schema}.%I', tablename), ', ') into tables from pg_tables
+               where schemaname = '{schema}' and tablename <> 'schema';
+           if tables is not null then
+             execute 'truncate ' || tables || ' restart identity';
+           end if;
+         end $$"
+    )
+}
+
 impl Drop for Schema {
     fn drop(&mut self) {
+        if self.1.is_some() {
+            return;
+        }
         execute_apart(format!("drop schema if exists {} cascade", self.0));
     }
 }

@@ -275,7 +275,7 @@ async fn texts(raw: &Client, sql: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_schema_may_have_the_longest_name_that_is_taken() {
     let name = format!("{:a<56}", database::Schema::new().0.clone());
-    let schema = database::Schema(name);
+    let schema = database::Schema(name, None);
     let store = PostgresStore::open(&schema.url()).await.unwrap();
     let worker = joined(&store).await;
     started(&store).await;
