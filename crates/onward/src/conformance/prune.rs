@@ -71,6 +71,9 @@ pub async fn prune_is_bounded_whatever_its_limit(stage: &Stage) {
     let last = stage.start(new_run()).await;
     let mut cancelling = JoinSet::new();
     for run in runs.into_iter().map(|run| run.id).chain([last]) {
+        if cancelling.len() == AT_ONCE_MAX {
+            cancelling.join_next().await.unwrap().unwrap();
+        }
         let store = stage.store.clone();
         cancelling.spawn(async move { store.cancel(run).await.unwrap() });
     }

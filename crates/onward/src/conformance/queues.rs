@@ -169,6 +169,9 @@ pub async fn queue_use_is_counted(stage: &Stage) {
 pub async fn queues_set_up_are_bounded(stage: &Stage) {
     let mut all = JoinSet::new();
     for number in 0..QUEUES_MAX {
+        if all.len() == AT_ONCE_MAX {
+            all.join_next().await.unwrap().unwrap();
+        }
         let store = stage.store.clone();
         all.spawn(async move {
             store.queues().unwrap().pause_queue(format!("q{number:04}")).await.unwrap();

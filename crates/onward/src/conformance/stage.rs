@@ -316,6 +316,9 @@ pub fn assert_lost<T: fmt::Debug>(answer: Result<T, Error>) {
     assert!(matches!(answer, Err(Error::LeaseLost)), "expected LeaseLost, got {answer:?}");
 }
 
+/// As many calls at once as a busy store answers within its time limits.
+pub const AT_ONCE_MAX: usize = 50;
+
 /// Asserts that the write was refused with this conflict.
 #[track_caller]
 pub fn assert_conflict<T: fmt::Debug>(answer: Result<T, Error>, expected: Conflict) {

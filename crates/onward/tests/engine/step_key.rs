@@ -109,12 +109,13 @@ async fn a_run_that_meets_the_key_in_flight_parks_and_gets_the_result() {
         let lease = held_by_stranger(keys).await;
         let worker = serve(&onward, &effects).linger(Duration::ZERO).start().await.unwrap();
         let run = onward.start(WORK, &1).await.unwrap();
-        in_state(&run, RunState::Waiting).await;
-        let waits = run.status().await.unwrap().waits_for;
-        let step = format!("send#@{KEY}");
-        assert_eq!(waits, Some(Waits::Key { step, key: KEY.to_owned() }));
-        let why = run.why().await.unwrap().to_string();
-        assert!(why.contains("which stranger holds, on far"), "{why}");
+        // It wakes now and then to look at the key, and waits for nothing then.
+        let waits = Some(Waits::Key { step: format!("send#@{KEY}"), key: KEY.to_owned() });
+        until("it waits for the key", async || run.status().await.unwrap().waits_for == waits)
+            .await;
+        let holder = "which stranger holds, on far";
+        let why = async || run.why().await.unwrap().to_string();
+        until("why names the holder", async || why().await.contains(holder)).await;
         let done = SettleKey { end: KeyEnd::Done(Json::of("theirs").unwrap()), ttl_ms: None };
         keys.settle_key(lease, done).await.unwrap();
         assert_eq!(run.result().await.unwrap(), "theirs");
