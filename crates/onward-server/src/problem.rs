@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     /// Codes that no request is refused with: of failures, of opening a store, of workers.
-    const NEVER_ANSWERED: [&str; 37] = [
+    const NEVER_ANSWERED: [&str; 38] = [
         "unknown_store_url",
         "invalid_key_ring",
         "undo_failed",
@@ -261,6 +261,7 @@ mod tests {
         "deadline_exceeded",
         "history_full",
         "step_id_taken",
+        "ambiguous_order",
         "step_outside_run",
         "step_nested",
         "run_ended",

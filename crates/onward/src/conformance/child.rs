@@ -135,7 +135,7 @@ pub async fn end_of_a_continued_child_is_told(stage: &Stage) {
     let lease = stage.running(&worker).await;
     let child = stage.start(child_of(lease, "$child/ship")).await;
     let next = RunId::new();
-    let end = End::Continued { run: next, input: json(2) };
+    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
     stage.settle(worker.take(child).await, end).await.unwrap();
     assert!(told(stage, lease.run).await.is_empty());
     stage.settle(worker.take(next).await, End::Completed(json(7))).await.unwrap();

@@ -36,15 +36,20 @@ pub async fn continuation_takes_the_key(stage: &Stage) {
     assert_eq!((again.run, again.how), (next, StartedHow::Existing));
 }
 
-/// A mark that meets the continuation half-way cancels the run and starts no other.
+/// A run that is asked to end does not go on with another input: it is left to its holder to cancel it,
+/// which undoes what there is to undo.
 pub async fn marked_run_does_not_go_on(stage: &Stage) {
     let worker = stage.worker().await;
     let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
     let lease = worker.take(run).await;
     stage.store.cancel(run).await.unwrap();
     let next = RunId::new();
-    let end = End::Continued { run: next, input: json(2) };
-    stage.settle(lease, end).await.unwrap();
+    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
+    let settle = Settle::new(vec![done(1, "page", 1)], end);
+    let before = stage.snapshot().await;
+    assert_conflict(stage.store.settle(lease, settle).await, Conflict::Ending { run });
+    stage.assert_unchanged(&before).await;
+    stage.settle(lease, End::Cancelled).await.unwrap();
     let run = stage.run(run).await;
     assert_eq!((run.state, run.continued_as), (RunState::Cancelled, None));
     assert_eq!(stage.snapshot().await.runs.len(), 1);
@@ -57,7 +62,7 @@ pub async fn continuation_onto_a_run_that_is_there_is_refused_whole(stage: &Stag
     let (other, lease) = (stage.running(&worker).await, stage.running(&worker).await);
     let before = stage.snapshot().await;
     for run in [other.run, lease.run] {
-        let end = End::Continued { run, input: json(2) };
+        let end = End::Continued { run, input: json(2), undelivered: Vec::new() };
         let settle = Settle::new(vec![done(1, "page", 1)], end);
         let refused = stage.store.settle(lease, settle).await;
         assert_conflict(refused, Conflict::Record { run: lease.run });
@@ -70,7 +75,7 @@ pub async fn continuation_onto_a_run_that_is_there_is_refused_whole(stage: &Stag
 pub async fn late_repeat_of_a_continuation_is_known(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let end = End::Continued { run: RunId::new(), input: json(2) };
+    let end = End::Continued { run: RunId::new(), input: json(2), undelivered: Vec::new() };
     stage.settle(lease, end.clone()).await.unwrap();
     let next = stage.run(lease.run).await.continued_as.unwrap();
     let held = worker.take(next).await;
@@ -107,7 +112,7 @@ pub async fn run_behind_moves_along(stage: &Stage) {
 
 async fn go_on(stage: &Stage, lease: Lease) -> RunId {
     let next = RunId::new();
-    let end = End::Continued { run: next, input: json(2) };
+    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
     stage.settle(lease, end).await.unwrap();
     next
 }

@@ -108,7 +108,7 @@ async fn populate_keyed(stage: &Stage, worker: &Worker) {
     stage.pass(1);
     assert!(stage.try_start(keyed("order-1", 2, OnConflict::Existing)).await.is_err());
     let lease = worker.take(run).await;
-    let next = End::Continued { run: RunId::new(), input: json(7) };
+    let next = End::Continued { run: RunId::new(), input: json(7), undelivered: Vec::new() };
     stage.settle(lease, next).await.unwrap();
     worker.claim(1).await;
     // A key that another run took over after it had expired, and one that nobody has any more.

@@ -253,7 +253,7 @@ pub async fn continuation_of_the_latest_run_is_live(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = worker.take(first).await;
     let next = RunId::new();
-    let end = End::Continued { run: next, input: json(2) };
+    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
     stage.store.settle(lease, Settle::new(Vec::new(), end)).await.unwrap();
     assert_eq!(stage.state(first).await, RunState::Completed);
     assert_eq!(fire_next(stage).await, Occurred::Skipped { live: next });

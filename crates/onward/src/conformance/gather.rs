@@ -74,7 +74,10 @@ pub async fn debounced_start_leaves_a_continuation_alone(stage: &Stage) {
     let run = stage.start(debounced(1, 100, None)).await;
     stage.pass(100);
     let (lease, next) = (worker.take(run).await, RunId::new());
-    stage.settle(lease, End::Continued { run: next, input: json(5_000) }).await.unwrap();
+    stage
+        .settle(lease, End::Continued { run: next, input: json(5_000), undelivered: Vec::new() })
+        .await
+        .unwrap();
     assert_eq!(stage.by_key("page-7").await, Some(next));
     let other = stage.try_start(debounced(2, 100, None)).await.unwrap();
     assert_eq!(other.how, StartedHow::New);

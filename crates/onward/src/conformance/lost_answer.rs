@@ -89,7 +89,7 @@ pub async fn lost_answer_of_a_settle(stage: &Stage) {
         End::Completed(json(1)),
         failed_at("pay"),
         End::Cancelled,
-        End::Continued { run: RunId::new(), input: json(2) },
+        End::Continued { run: RunId::new(), input: json(2), undelivered: Vec::new() },
         parked_until(Some(stage.in_ms(60_000)), 0),
         stuck(0),
     ];

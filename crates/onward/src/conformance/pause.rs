@@ -292,7 +292,10 @@ pub async fn pause_goes_on_with_the_continuation(stage: &Stage) {
     stage.settle(one, End::Completed(json(1))).await.unwrap();
     assert_eq!(stage.run(one.run).await.paused_at, None);
     let next = RunId::new();
-    stage.settle(two, End::Continued { run: next, input: json(2) }).await.unwrap();
+    stage
+        .settle(two, End::Continued { run: next, input: json(2), undelivered: Vec::new() })
+        .await
+        .unwrap();
     assert_eq!(stage.run(two.run).await.paused_at, None);
     let next = stage.store.get(Which::Id(next)).await.unwrap().unwrap();
     assert_eq!((next.paused_at, next.paused_by), (Some(stage.now()), Some("ops".to_owned())));

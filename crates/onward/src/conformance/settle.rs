@@ -55,7 +55,11 @@ pub async fn settle_cancelled_twice(stage: &Stage) {
 
 /// A settle that goes on as another run, repeated, starts no second one.
 pub async fn settle_continued_twice(stage: &Stage) {
-    settle_twice(stage, End::Continued { run: RunId::new(), input: json(2) }).await;
+    settle_twice(
+        stage,
+        End::Continued { run: RunId::new(), input: json(2), undelivered: Vec::new() },
+    )
+    .await;
 }
 
 /// A settle to waiting, repeated, changes nothing.
@@ -106,7 +110,11 @@ pub async fn settle_cancelled_with_stale_lease(stage: &Stage) {
 
 /// A worker that was marked lost cannot go on as another run.
 pub async fn settle_continued_with_stale_lease(stage: &Stage) {
-    settle_stale(stage, End::Continued { run: RunId::new(), input: json(2) }).await;
+    settle_stale(
+        stage,
+        End::Continued { run: RunId::new(), input: json(2), undelivered: Vec::new() },
+    )
+    .await;
 }
 
 /// A worker that was marked lost cannot park.

@@ -172,7 +172,7 @@ pub async fn continuation_takes_the_signals_not_taken(stage: &Stage) {
     }
     let taken = entry(1, "$signal/go#1", Entry::Arrived(json(1)));
     let next = RunId::new();
-    let end = End::Continued { run: next, input: json(0) };
+    let end = End::Continued { run: next, input: json(0), undelivered: Vec::new() };
     stage.store.settle(lease, Settle::new(vec![taken], end)).await.unwrap();
     let claimed = worker.take_whole(next).await;
     assert_eq!(values(&claimed.signals), [2, 3]);
@@ -193,7 +193,7 @@ pub async fn continuation_knows_the_signals_taken(stage: &Stage) {
     let mut records = vec![entry(1, "$signal/paid#1", Entry::Arrived(json(7)))];
     for _ in 0..2 {
         let next = RunId::new();
-        let end = End::Continued { run: next, input: json(0) };
+        let end = End::Continued { run: next, input: json(0), undelivered: Vec::new() };
         stage.store.settle(lease, Settle::new(std::mem::take(&mut records), end)).await.unwrap();
         let claimed = worker.take_whole(next).await;
         assert_eq!(values(&claimed.signals), [8, 9], "they come once each");
@@ -211,7 +211,7 @@ pub async fn continuation_knows_the_signals_taken(stage: &Stage) {
         records.push(entry(value as u64, &step, Entry::Arrived(json(value))));
     }
     let next = RunId::new();
-    let end = End::Continued { run: next, input: json(0) };
+    let end = End::Continued { run: next, input: json(0), undelivered: Vec::new() };
     stage.store.settle(lease, Settle::new(records, end)).await.unwrap();
     assert_eq!(stage.run(next).await.signals, SIGNAL_KEYS_CARRIED_MAX as u64 + 2);
     assert_eq!(whole(stage, next).await.signals.len(), SIGNAL_KEYS_CARRIED_MAX + 2, "for a copy");

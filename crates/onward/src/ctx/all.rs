@@ -7,9 +7,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::Failure;
+use crate::driver::board::Board;
 
 /// The results of many futures, in the order of their items; made by [`Ctx::all`](crate::Ctx::all).
 /// The first failure ends it, and drops what is not done.
@@ -31,9 +33,10 @@ where
     F: FnMut(I::Item) -> Fut,
     Fut: Future<Output = Result<T, Failure>>,
 {
-    pub(super) fn new(items: I, limit: usize, each: F) -> Self {
+    pub(super) fn new(board: Arc<Board>, items: I, limit: usize, each: F) -> Self {
         let (limit, going, results) = (limit.max(1), Vec::new(), Vec::new());
-        Self { crowd: Crowd { items, each, limit, going, results, failed: None } }
+        let number = board.name_all();
+        Self { crowd: Crowd { board, number, items, each, limit, going, results, failed: None } }
     }
 
     /// Goes on after a failure, and gives the result of every item.
@@ -53,6 +56,9 @@ where
 
 /// Futures that are under way, and what came of those before them.
 struct Crowd<I: Iterator, F, Fut, T> {
+    board: Arc<Board>,
+    /// What tells it from others of this run's execution.
+    number: u64,
     items: I,
     each: F,
     limit: usize,
@@ -73,23 +79,25 @@ where
         loop {
             while self.going.len() < self.limit {
                 let Some(item) = self.items.next() else { break };
-                self.going.push((self.results.len(), Box::pin((self.each)(item))));
+                let place = self.results.len();
+                let _item = self.board.enter_item(self.number, place);
+                self.going.push((place, Box::pin((self.each)(item))));
                 self.results.push(None);
             }
             if self.going.is_empty() {
                 return Poll::Ready(());
             }
             let (results, failed) = (&mut self.results, &mut self.failed);
+            let (board, number) = (&self.board, self.number);
             let before = self.going.len();
-            self.going.retain_mut(|(place, future)| match future.as_mut().poll(cx) {
-                Poll::Pending => true,
-                Poll::Ready(result) => {
-                    if result.is_err() {
-                        failed.get_or_insert(*place);
-                    }
-                    results[*place] = Some(result);
-                    false
+            self.going.retain_mut(|(place, future)| {
+                let _item = board.enter_item(number, *place);
+                let Poll::Ready(result) = future.as_mut().poll(cx) else { return true };
+                if result.is_err() {
+                    failed.get_or_insert(*place);
                 }
+                results[*place] = Some(result);
+                false
             });
             // A future that is made now must be polled now, or nothing wakes this one for it.
             if self.going.len() == before {

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::signal::SignalFuture;
 use super::{Ctx, StepFuture};
-use crate::driver::board::Board;
+use crate::driver::board::{Board, Numbered};
 use crate::limits::DURATION_MAX;
 use crate::{Code, Entry, Error, Failure, Json, Record, RunId, Timestamp};
 
@@ -30,7 +30,8 @@ const STEP: &str = "callback";
 pub struct CallbackFuture<'a, T> {
     step: StepFuture<'a, Issued>,
     board: Arc<Board>,
-    number: u32,
+    number: Numbered,
+    polled: bool,
     output: PhantomData<fn() -> T>,
 }
 
@@ -48,11 +49,11 @@ impl<T: DeserializeOwned> CallbackFuture<'_, T> {
         Self::issued(ctx, ctx.board.take_number("$callback"), None)
     }
 
-    fn issued(ctx: &Ctx, number: u32, expires_at: Option<Timestamp>) -> Self {
+    fn issued(ctx: &Ctx, number: Numbered, expires_at: Option<Timestamp>) -> Self {
         let issue =
             move |_| async move { Ok::<_, Failure>(Issued { secret: secret(), expires_at }) };
-        let step = ctx.step(STEP, issue).id(number);
-        Self { step, board: Arc::clone(&ctx.board), number, output: PhantomData }
+        let step = ctx.step(STEP, issue).id(number.number);
+        Self { step, board: Arc::clone(&ctx.board), number, polled: false, output: PhantomData }
     }
 
     /// Refuses an answer after this time, with `callback_expired`, and lets
@@ -60,7 +61,7 @@ impl<T: DeserializeOwned> CallbackFuture<'_, T> {
     pub fn valid_for(self, time: Duration) -> Self {
         let expires_at = self.board.now() + time.min(DURATION_MAX);
         let ctx = Ctx::new(Arc::clone(&self.board), None);
-        let number = self.number;
+        let number = self.number.clone();
         drop(self);
         Self::issued(&ctx, number, Some(expires_at))
     }
@@ -71,9 +72,12 @@ impl<T> Future for CallbackFuture<'_, T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        if !std::mem::replace(&mut this.polled, true) {
+            this.board.first_poll(&this.number);
+        }
         let Poll::Ready(issued) = Pin::new(&mut this.step).poll(cx) else { return Poll::Pending };
         Poll::Ready(issued.map(|issued| Callback {
-            token: Token { run: this.board.run, number: this.number, secret: issued.secret },
+            token: Token { run: this.board.run, number: this.number.number, secret: issued.secret },
             expires_at: issued.expires_at,
             board: Arc::clone(&this.board),
             output: PhantomData,
@@ -201,7 +205,7 @@ fn secret() -> String {
 
 impl<T> fmt::Debug for CallbackFuture<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallbackFuture").field("number", &self.number).finish()
+        f.debug_struct("CallbackFuture").field("number", &self.number.number).finish()
     }
 }
 

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::signal::Wait;
 use crate::clock::millis;
-use crate::driver::board::{Board, Child as Starting, LeafId, LeafKind, Told};
+use crate::driver::board::{Board, Child as Starting, LeafId, LeafKind, Numbered, Told};
 use crate::limits::QUEUE_DEFAULT;
 use crate::model::step_id;
 use crate::store::signal::Outcome;
@@ -30,6 +30,7 @@ pub struct StartChild<O> {
     board: Arc<Board>,
     /// The name of the signal that tells of its end.
     name: Arc<str>,
+    place: ChildPlace,
     new: Result<NewRun, Failure>,
     output: PhantomData<fn() -> O>,
 }
@@ -38,8 +39,9 @@ impl<O: DeserializeOwned> StartChild<O> {
     pub(super) fn new<I: Serialize>(board: Arc<Board>, workflow: &str, input: &I) -> Self {
         let misuse = board.check_place().err();
         let name = step_id::child(workflow);
-        let number = if misuse.is_none() { board.take_number(&name) } else { 0 };
-        let name: Arc<str> = step_id::engine_numbered(&name, number).into();
+        let number = misuse.is_none().then(|| board.take_number(&name));
+        let name = step_id::engine_numbered(&name, number.as_ref().map_or(1, |it| it.number));
+        let name: Arc<str> = name.into();
         let input = Json::of(input).map_err(Failure::from);
         let new = misuse.map_or(input, Err).map(|input| NewRun {
             id: RunId::derived(board.run, &name),
@@ -56,7 +58,7 @@ impl<O: DeserializeOwned> StartChild<O> {
             parent: Some(parent(board.run, &name)),
             claimant: None,
         });
-        Self { board, name, new, output: PhantomData }
+        Self { board, name, place: ChildPlace::Numbered(number), new, output: PhantomData }
     }
 
     fn with(mut self, change: impl FnOnce(&mut NewRun)) -> Self {
@@ -64,6 +66,34 @@ impl<O: DeserializeOwned> StartChild<O> {
             change(new);
         }
         self
+    }
+
+    /// Gives the child an id of its own among the children of its workflow, as
+    /// [`StepFuture::id`](crate::StepFuture::id) does: for a function that starts a child and is called
+    /// in several branches of a `select!` or `join!` at once.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Workflow};
+    /// # const SHIP: Workflow<u64, u64> = Workflow::named("ship");
+    /// async fn ship(ctx: &Ctx, parcel: u64) -> Result<u64, Failure> {
+    ///     ctx.start(SHIP, &parcel).id(parcel).result().await
+    /// }
+    ///
+    /// async fn ship_both(ctx: Ctx, (one, two): (u64, u64)) -> Result<u64, Failure> {
+    ///     let (one, two) = tokio::try_join!(ship(&ctx, one), ship(&ctx, two))?;
+    ///     Ok(one + two)
+    /// }
+    /// ```
+    pub fn id(mut self, id: impl fmt::Display) -> Self {
+        let Ok(new) = &mut self.new else { return self };
+        if let ChildPlace::Numbered(Some(number)) = &self.place {
+            self.board.return_number(number);
+        }
+        let name: Arc<str> =
+            step_id::engine_explicit(&step_id::child(&new.workflow), &id.to_string()).into();
+        new.id = RunId::derived(self.board.run, &name);
+        new.parent.iter_mut().for_each(|parent| name.as_ref().clone_into(&mut parent.step));
+        Self { name, place: ChildPlace::Explicit, ..self }
     }
 
     /// The queue it is routed by; `default` unless set.
@@ -109,7 +139,23 @@ impl<O: DeserializeOwned> StartChild<O> {
         let run = self.new.as_ref().map_or(self.board.run, |new| new.id);
         let waits = Waits::Child { run };
         let wait = Wait::new(self.board, LeafKind::Child, self.name, waits);
-        ChildResult { wait, new: Some(self.new), run, output: PhantomData }
+        ChildResult { wait, place: Some(self.place), new: Some(self.new), run, output: PhantomData }
+    }
+}
+
+/// What tells a child from the others of its workflow.
+enum ChildPlace {
+    Numbered(Option<Numbered>),
+    Explicit,
+}
+
+impl ChildPlace {
+    /// Notes the first poll of what starts the child.
+    fn first_poll(self, board: &Board, name: &str) {
+        match self {
+            ChildPlace::Numbered(number) => number.iter().for_each(|it| board.first_poll(it)),
+            ChildPlace::Explicit => board.claim_explicit(name),
+        }
     }
 }
 
@@ -124,17 +170,21 @@ impl<O: DeserializeOwned + 'static> IntoFuture for StartChild<O> {
     type IntoFuture = ChildStarted<O>;
 
     fn into_future(self) -> ChildStarted<O> {
-        let Self { board, name, new, .. } = self;
+        let Self { board, name, place, new, .. } = self;
         let step = format!("{name}{}", step_id::STARTED).into();
-        ChildStarted { board, name, step, new: Some(new), leaf: None, output: PhantomData }
+        let (place, new) = (Some(place), Some(new));
+        ChildStarted { board, name, step, place, new, leaf: None, output: PhantomData }
     }
 }
 
 /// A child that is being started; it is a [`Child`] when that is recorded.
+#[must_use = "a child is started when this is awaited"]
 pub struct ChildStarted<O> {
     board: Arc<Board>,
     name: Arc<str>,
     step: Arc<str>,
+    /// Until its first poll.
+    place: Option<ChildPlace>,
     new: Option<Result<NewRun, Failure>>,
     leaf: Option<LeafId>,
     output: PhantomData<fn() -> O>,
@@ -154,6 +204,9 @@ impl<O> Future for ChildStarted<O> {
             return Poll::Ready(Err(misuse));
         }
         let Some(leaf) = this.leaf else {
+            if let Some(place) = this.place.take() {
+                place.first_poll(&this.board, &this.name);
+            }
             this.leaf = Some(this.board.ask(&this.step, LeafKind::Start, cx.waker()).0);
             return Poll::Pending;
         };
@@ -201,13 +254,16 @@ impl<O: DeserializeOwned> Child<O> {
     pub fn result(self) -> ChildResult<O> {
         let waits = Waits::Child { run: self.run };
         let wait = Wait::new(self.board, LeafKind::Signal, self.name, waits);
-        ChildResult { wait, new: None, run: self.run, output: PhantomData }
+        ChildResult { wait, place: None, new: None, run: self.run, output: PhantomData }
     }
 }
 
 /// The output of a child; made by [`StartChild::result`] and [`Child::result`].
+#[must_use = "a child is waited for when this is awaited"]
 pub struct ChildResult<O> {
     wait: Wait,
+    /// Until its first poll, if the child is started here.
+    place: Option<ChildPlace>,
     /// The child, if it is started here.
     new: Option<Result<NewRun, Failure>>,
     run: RunId,
@@ -221,6 +277,9 @@ impl<O: DeserializeOwned> Future for ChildResult<O> {
         let this = self.get_mut();
         if let Some(Err(failure)) = &this.new {
             return Poll::Ready(Err(failure.clone()));
+        }
+        if let Some(place) = this.place.take() {
+            place.first_poll(&this.wait.board, &this.wait.step);
         }
         match this.wait.poll(cx, this.new.as_ref().and_then(|new| new.as_ref().ok())) {
             Poll::Ready(Ok(body)) => Poll::Ready(this.read(&body)),

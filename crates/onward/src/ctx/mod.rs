@@ -298,7 +298,7 @@ impl Ctx {
         F: FnMut(I::Item) -> Fut,
         Fut: Future<Output = Result<T, Failure>>,
     {
-        All::new(items.into_iter(), limit, each)
+        All::new(Arc::clone(&self.board), items.into_iter(), limit, each)
     }
 
     /// The run's own time: when the latest result that it was given was recorded, by the store's

@@ -14,13 +14,14 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::Sleep;
-use crate::driver::board::{Awaited, Board, Child, LeafId, LeafKind, Told};
+use crate::driver::board::{Awaited, Board, Child, LeafId, LeafKind, Numbered, Told};
 use crate::limits::DURATION_MAX;
 use crate::model::step_id;
 use crate::store::NewRun;
 use crate::{Code, Entry, Failure, Json, Timestamp, Waits};
 
 /// The next signal of a name; made by [`Ctx::signal`](crate::Ctx::signal).
+#[must_use = "a signal is waited for when it is awaited"]
 pub struct SignalFuture<T> {
     wait: Wait,
     name: String,
@@ -33,7 +34,7 @@ impl<T: DeserializeOwned> SignalFuture<T> {
         let now = board.now();
         let waits = Waits::Signal { name: name.to_owned() };
         let step = step_id::signal(name).into();
-        let wait = Wait::new(board, LeafKind::Signal, step, waits);
+        let wait = Wait::new(board, LeafKind::Signal, step, waits).numbered();
         Self { wait, name: name.to_owned(), now, output: PhantomData }
     }
 
@@ -59,7 +60,7 @@ impl<T: DeserializeOwned> SignalFuture<T> {
     pub(super) fn until(mut self, due: Timestamp) -> SignalWithin<T> {
         self.wait.awaited.due = Some(due);
         let board = Arc::clone(&self.wait.board);
-        let limit = Sleep::named(board, &step_id::timeout(&self.name), due);
+        let limit = Sleep::limit(board, &step_id::timeout(&self.name), due);
         SignalWithin { signal: self, limit }
     }
 }
@@ -75,6 +76,7 @@ impl<T: DeserializeOwned> Future for SignalFuture<T> {
 }
 
 /// The next signal of a name, if it comes in time; made by [`SignalFuture::timeout`].
+#[must_use = "a signal is waited for when it is awaited"]
 pub struct SignalWithin<T> {
     signal: SignalFuture<T>,
     limit: Sleep,
@@ -120,6 +122,8 @@ pub(super) struct Wait {
     kind: LeafKind,
     pub(super) step: Arc<str>,
     awaited: Awaited,
+    /// Its number among the waits of its name: they are served in the order in which they were made.
+    number: Option<Numbered>,
     leaf: Option<LeafId>,
     misuse: Option<Failure>,
     ended: bool,
@@ -128,8 +132,18 @@ pub(super) struct Wait {
 impl Wait {
     pub(super) fn new(board: Arc<Board>, kind: LeafKind, step: Arc<str>, waits: Waits) -> Self {
         let misuse = board.check_place().err();
-        let awaited = Awaited { waits, due: None };
-        Self { board, kind, step, awaited, leaf: None, misuse, ended: false }
+        let awaited = Awaited { waits, due: None, order: 0 };
+        Self { board, kind, step, awaited, number: None, leaf: None, misuse, ended: false }
+    }
+
+    /// Lets it be one of several of its name.
+    fn numbered(mut self) -> Self {
+        if self.misuse.is_none() {
+            let number = self.board.take_number(&self.step);
+            self.awaited.order = number.number;
+            self.number = Some(number);
+        }
+        self
     }
 
     /// Gives what the signal carries, when it is this wait's turn. `child`: the run that is started
@@ -166,6 +180,7 @@ impl Wait {
         }
         assert!(!self.ended, "a wait for {:?} was polled after it had ended", self.step);
         let Some(leaf) = self.leaf else {
+            self.number.iter().for_each(|number| self.board.first_poll(number));
             let awaited = self.awaited.clone();
             self.leaf = Some(self.board.ask_signal(&self.step, self.kind, awaited, cx.waker()));
             return Poll::Pending;

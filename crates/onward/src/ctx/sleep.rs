@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told};
+use crate::driver::board::{Board, Draft, LeafId, LeafKind, Numbered, Then, Told};
 use crate::model::step_id;
 use crate::{Code, Entry, Failure, Timestamp};
 
@@ -17,10 +17,14 @@ use crate::{Code, Entry, Failure, Timestamp};
 const SLEEP: &str = "$sleep";
 
 /// A sleep that a crash does not shorten or lengthen; made by [`Ctx::sleep`](crate::Ctx::sleep).
+#[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
     board: Arc<Board>,
     step: Arc<str>,
+    number: Option<Numbered>,
     due: Timestamp,
+    /// Whether it is the limit of a wait for a signal, which may have come in time.
+    limits_wait: bool,
     leaf: Option<LeafId>,
     misuse: Option<Failure>,
     ended: bool,
@@ -31,12 +35,51 @@ impl Sleep {
         Self::named(board, SLEEP, due)
     }
 
-    /// A timer of the engine's own, of this name.
-    pub(super) fn named(board: Arc<Board>, name: &str, due: Timestamp) -> Self {
+    /// The limit of a wait for a signal.
+    pub(super) fn limit(board: Arc<Board>, name: &str, due: Timestamp) -> Self {
+        let mut limit = Self::named(board, name, due);
+        limit.limits_wait = true;
+        limit
+    }
+
+    fn named(board: Arc<Board>, name: &str, due: Timestamp) -> Self {
         let misuse = board.check_place().err();
-        let number = if misuse.is_none() { board.take_number(name) } else { 0 };
-        let step = step_id::engine_numbered(name, number).into();
-        Self { board, step, due, leaf: None, misuse, ended: false }
+        let number = misuse.is_none().then(|| board.take_number(name));
+        let step = step_id::engine_numbered(name, number.as_ref().map_or(1, |it| it.number)).into();
+        Self { board, step, number, due, limits_wait: false, leaf: None, misuse, ended: false }
+    }
+
+    /// Gives the sleep an id of its own among the sleeps of the run, as
+    /// [`StepFuture::id`](crate::StepFuture::id) does: for a function with a sleep that is called in
+    /// several branches of a `select!` or `join!` at once.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure};
+    /// # use std::time::Duration;
+    /// async fn nap(ctx: &Ctx, who: &str) {
+    ///     ctx.sleep(Duration::from_secs(60)).id(who).await;
+    /// }
+    ///
+    /// async fn naps(ctx: Ctx, _: ()) -> Result<(), Failure> {
+    ///     tokio::join!(nap(&ctx, "ada"), nap(&ctx, "bob"));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn id(mut self, id: impl fmt::Display) -> Self {
+        if let Some(number) = self.number.take() {
+            self.board.return_number(&number);
+        }
+        self.step = step_id::engine_explicit(SLEEP, &id.to_string()).into();
+        self
+    }
+
+    fn ask(&mut self, cx: &mut Context<'_>) {
+        match &self.number {
+            Some(number) => self.board.first_poll(number),
+            None => self.board.claim_explicit(&self.step),
+        }
+        let (leaf, _) = self.board.ask(&self.step, LeafKind::Timer, cx.waker());
+        self.leaf = Some(leaf);
     }
 }
 
@@ -53,8 +96,7 @@ impl Future for Sleep {
         );
         assert!(!self.ended, "a sleep was polled after it had ended");
         let Some(leaf) = self.leaf else {
-            let (leaf, _) = self.board.ask(&self.step, LeafKind::Timer, cx.waker());
-            self.leaf = Some(leaf);
+            self.ask(cx);
             return Poll::Pending;
         };
         match self.board.tell(leaf, cx.waker()) {
@@ -82,6 +124,9 @@ impl Sleep {
         let now = self.board.store.clock().now();
         if now < self.due {
             return self.board.pause(leaf, self.due);
+        }
+        if self.limits_wait && !self.board.may_end_wait(leaf) {
+            return;
         }
         let step = Arc::clone(&self.step);
         let draft = Draft { leaf, step, entry: Entry::Fired, try_number: 1, began_at: self.due };

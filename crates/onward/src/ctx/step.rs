@@ -24,7 +24,7 @@ pub(crate) use self::outcome::recordable;
 use self::outcome::{chance, limited};
 use super::body::Step;
 use super::undo::UndoSetup;
-use crate::driver::board::{Board, Draft, LeafId, LeafKind, Then, Told, Transaction};
+use crate::driver::board::{Board, Draft, LeafId, LeafKind, Numbered, Then, Told, Transaction};
 use crate::driver::past::PastStep;
 use crate::driver::wake::{BodyWaker, Here};
 use crate::model::step_id;
@@ -49,7 +49,8 @@ pub(super) enum Body<'a, T> {
 pub struct StepFuture<'a, T> {
     pub(super) board: Arc<Board>,
     name: Cow<'a, str>,
-    number: u32,
+    /// `None` for one of the engine's own, which is recorded by its name alone.
+    number: Option<Numbered>,
     explicit: Option<String>,
     retry: Option<Retry>,
     timeout: Option<Duration>,
@@ -128,13 +129,13 @@ where
         Fut: Future<Output = Result<T, Failure>> + Send + 'a,
     {
         let mut step = Self::new(board, Cow::Owned(name), body);
-        step.number = 0;
+        step.number = None;
         step
     }
 
     pub(super) fn of_body(board: Arc<Board>, name: Cow<'a, str>, body: Body<'a, T>) -> Self {
         let misuse = board.check_place().err();
-        let number = if misuse.is_none() { board.take_number(&name) } else { 0 };
+        let number = misuse.is_none().then(|| board.take_number(&name));
         Self {
             board,
             name,
@@ -191,9 +192,7 @@ impl<T> StepFuture<'_, T> {
     /// # Ok(()) }
     /// ```
     pub fn id(mut self, id: impl fmt::Display) -> Self {
-        if self.explicit.is_none() {
-            self.board.return_number(&self.name, self.number);
-        }
+        self.number.take().iter().for_each(|number| self.board.return_number(number));
         self.explicit = Some(id.to_string());
         self
     }
@@ -277,6 +276,7 @@ where
             let message = format!("{step:?}: {}", Code::StepIdTaken.advice());
             return Err(Failure::engine(Code::StepIdTaken, message));
         }
+        self.number.iter().for_each(|number| self.board.first_poll(number));
         self.keep_undo(&step)?;
         let (leaf, known) = self.board.ask(&step, LeafKind::Step, waker);
         self.check_key(&step, &known);

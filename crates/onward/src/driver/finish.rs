@@ -12,20 +12,21 @@ use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
 use crate::ctx::CONTINUE;
 use crate::ending::Ending;
 use crate::limits::UNREADABLE_LOOK_MIN;
-use crate::store::{self, End, Lease, Settle};
+use crate::store::{self, Conflict, End, Lease, Settle};
 use crate::upkeep::cascade;
-use crate::{Code, Failure, Json, RunId, failpoint};
+use crate::{Code, Failure, Json, Record, RunId, failpoint};
 
 impl Driver {
-    /// Drops the function, then settles the attempt as the verdict says.
-    pub(super) async fn finish(mut self: Box<Self>, verdict: Verdict) -> Drove {
+    /// Drops the function, then settles the attempt as the verdict says. Gives the driver back if the
+    /// run cannot go on with another input because it is asked to end.
+    pub(super) async fn finish(mut self: Box<Self>, verdict: Verdict) -> Result<Drove, Box<Self>> {
         self.board.close_inbox();
         drop_user_code(&mut self.function);
         let wakes_seen = self.wakes_seen;
         let returned = matches!(verdict, Verdict::Returned(_));
         let end = match verdict {
-            Verdict::LeaseLost => return Drove::LeaseLost,
-            Verdict::Stopped(Stop::Drop) => return Drove::Dropped,
+            Verdict::LeaseLost => return Ok(Drove::LeaseLost),
+            Verdict::Stopped(Stop::Drop) => return Ok(Drove::Dropped),
             Verdict::Stopped(Stop::Release) => End::Released,
             Verdict::Stopped(stop @ (Stop::Cancel | Stop::Deadline)) => end_of_stop(stop),
             // It is turned into what follows from it before.
@@ -44,46 +45,44 @@ impl Driver {
         };
         let parks = matches!(end, End::Parked { .. });
         let unasked = self.take_unasked(returned);
-        let mut records = self.unsent();
-        let setting = self.setting.clone();
-        if let Some(in_flight) = self.in_flight.take() {
-            // The grace time ended, or the function returned, while a write was on its way.
-            match in_flight.answered().await {
-                Ok(_) => {}
-                Err(store::Error::LeaseLost) => return Drove::LeaseLost,
-                Err(error) => {
-                    let setting = self.setting.clone();
-                    return settle_stuck(&setting, self.lease, error, wakes_seen).await;
-                }
+        let records = match self.let_work_end(&end).await {
+            Ok(records) => records,
+            Err(store::Error::LeaseLost) => return Ok(Drove::LeaseLost),
+            Err(error) => {
+                return Ok(settle_stuck(&self.setting, self.lease, error, wakes_seen).await);
             }
-        }
-        // A child that comes to be after its cancelled parent has ended would be one that nobody ends.
-        if self.let_starts_end().await.is_err() {
-            return Drove::LeaseLost;
-        }
-        self.free_keys().await;
-        if self.let_transactions_end().await.is_err() {
-            return Drove::LeaseLost;
-        }
-        if self.board.has_notes() && !records.is_empty() {
-            // A note may follow from a result that is not durable yet; then that goes first.
-            let store = Arc::clone(&setting.store);
-            match record(store, self.lease, std::mem::take(&mut records)).await {
-                Ok(()) => {}
-                Err(store::Error::LeaseLost) => return Drove::LeaseLost,
-                Err(error) => return settle_stuck(&setting, self.lease, error, wakes_seen).await,
-            }
-        }
+        };
         self.flush_notes().await;
         if parks {
             failpoint::hit("park.before");
         }
-        let drove =
-            settle(&setting, self.lease, Settle { records, end, unasked }, wakes_seen).await;
+        let settled = Settle { records, end, unasked };
+        let drove = try_settle(&self.setting, self.lease, settled, wakes_seen).await;
         if parks {
             failpoint::hit("park.after");
         }
-        drove
+        drove.ok_or(self)
+    }
+
+    /// Waits for what is on its way; gives the records that go with the end.
+    async fn let_work_end(&mut self, end: &End) -> Result<Vec<Record>, store::Error> {
+        let records = self.unsent();
+        if let Some(in_flight) = self.in_flight.take() {
+            // The grace time ended, or the function returned, while a write was on its way.
+            in_flight.answered().await?;
+        }
+        // A child that comes to be after its cancelled parent has ended would be one that nobody ends.
+        self.let_starts_end().await.map_err(|_| store::Error::LeaseLost)?;
+        self.free_keys().await;
+        self.let_transactions_end().await.map_err(|_| store::Error::LeaseLost)?;
+        // A note may follow from a result that is not durable yet; then that goes first. And what goes
+        // with an end that may be refused would be lost with it.
+        let first = self.board.has_notes() || matches!(end, End::Continued { .. });
+        if !first || records.is_empty() {
+            return Ok(records);
+        }
+        record(Arc::clone(&self.setting.store), self.lease, records).await?;
+        Ok(Vec::new())
     }
 
     /// The steps recorded under other builds that the function did not ask for. One that returned
@@ -115,7 +114,8 @@ impl Driver {
         if failure.is(CONTINUE)
             && let Some(input) = self.board.take_continue_as()
         {
-            return End::Continued { run: RunId::new(), input };
+            let undelivered = self.board.undelivered();
+            return End::Continued { run: RunId::new(), input, undelivered };
         }
         let step = failure.step.as_deref().map(str::to_owned);
         let step = step.or_else(|| self.board.last_failed());
@@ -148,37 +148,49 @@ fn may_cascade(end: &End) -> bool {
     }
 }
 
-/// Settles, and writes the same again for as long as the outcome is unknown.
-/// `wakes_seen`: the number of wakes that the holder knows of, for a run whose end is refused.
+/// Settles a run that does not go on with another input.
 pub(super) async fn settle(
     setting: &Setting,
     lease: Lease,
     settle: Settle,
     wakes_seen: u64,
 ) -> Drove {
+    try_settle(setting, lease, settle, wakes_seen).await.unwrap_or(Drove::Dropped)
+}
+
+/// Settles, and writes the same again for as long as the outcome is unknown. `None`: the run cannot go on
+/// with another input, because it is asked to end.
+/// `wakes_seen`: the number of wakes that the holder knows of, for a run whose end is refused.
+async fn try_settle(
+    setting: &Setting,
+    lease: Lease,
+    settle: Settle,
+    wakes_seen: u64,
+) -> Option<Drove> {
     for pause in pauses() {
         match setting.store.settle(lease, settle.clone()).await {
             Ok(_) => {
                 if may_cascade(&settle.end) {
                     cascade(setting.store.as_ref()).await;
                 }
-                return Drove::Settled(Ending::of_settle(lease.run, &settle.end));
+                return Some(Drove::Settled(Ending::of_settle(lease.run, &settle.end)));
             }
-            Err(store::Error::LeaseLost) => return Drove::LeaseLost,
+            Err(store::Error::LeaseLost) => return Some(Drove::LeaseLost),
+            Err(store::Error::Conflict(Conflict::Ending { .. })) => return None,
             Err(store::Error::Unavailable(outage, source)) => {
                 tracing::warn!(run = %lease.run, ?outage, %source, "not settled yet; again soon");
             }
             Err(error) => {
                 tracing::error!(run = %lease.run, %error, "the run cannot be settled so");
-                return settle_stuck(setting, lease, error, wakes_seen).await;
+                return Some(settle_stuck(setting, lease, error, wakes_seen).await);
             }
         }
         if setting.tenure.is_over() {
-            return Drove::Dropped;
+            break;
         }
         tokio::time::sleep(pause).await;
     }
-    Drove::Dropped
+    Some(Drove::Dropped)
 }
 
 /// Sets a run aside whose end the store refuses, so that it is not held for ever.

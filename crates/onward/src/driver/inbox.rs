@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::wake::Here;
 use super::{Driver, Stop};
 use crate::store::{self, BoxFuture, Inbox, Store, Topic, Waiter};
 use crate::{RunId, Timestamp};
@@ -15,33 +16,36 @@ use crate::{RunId, Timestamp};
 pub(super) struct Hearing {
     hint: Waiter,
     again: Pin<Box<tokio::time::Sleep>>,
+    /// The number of the latest look.
+    number: u64,
     look: Option<BoxFuture<'static, Result<Inbox, store::Error>>>,
 }
 
 impl Hearing {
     /// Registers interest, then looks: what comes in between is not missed.
-    fn start(store: &Arc<dyn Store>, run: RunId, after: u64) -> Self {
+    fn start(store: &Arc<dyn Store>, run: RunId, after: u64, number: u64) -> Self {
         let hint = store.wait(Topic::Run(run));
         let again = Box::pin(tokio::time::sleep(store.idle_look_every()));
         let store = Arc::clone(store);
         let look: BoxFuture<'static, _> = Box::pin(async move { store.inbox(run, after).await });
-        Self { hint, again, look: Some(look) }
+        Self { hint, again, number, look: Some(look) }
     }
 }
 
 impl Driver {
-    /// Begins to hear of signals when a future waits for one, and stops when none does.
+    /// Begins to hear of signals when a future waits for one, and stops when none does. Looks at once
+    /// when the time of a wait is over.
     pub(super) fn watch_inbox(&mut self) {
-        if !self.board.heeds_signals() {
+        if !self.board.heeds_signals() && !self.board.awaits_look() {
             self.hearing = None;
-        } else if self.hearing.is_none() {
+        } else if self.hearing.is_none() || self.board.wants_look() {
             self.look_at_inbox();
         }
     }
 
     fn look_at_inbox(&mut self) {
-        let store = &self.setting.store;
-        self.hearing = Some(Hearing::start(store, self.lease.run, self.signals_seen));
+        let (store, number) = (&self.setting.store, self.board.begin_look());
+        self.hearing = Some(Hearing::start(store, self.lease.run, self.signals_seen, number));
     }
 
     /// Whether a look at the inbox is under way.
@@ -55,7 +59,8 @@ impl Driver {
             if let Some(look) = &mut hearing.look {
                 let Poll::Ready(inbox) = look.as_mut().poll(cx) else { return Poll::Pending };
                 hearing.look = None;
-                self.heed_inbox(inbox);
+                let number = hearing.number;
+                self.heed_inbox(inbox, number);
                 return Poll::Ready(());
             }
             let hinted = Pin::new(&mut hearing.hint).poll(cx).is_ready();
@@ -67,7 +72,7 @@ impl Driver {
         Poll::Pending
     }
 
-    fn heed_inbox(&mut self, inbox: Result<Inbox, store::Error>) {
+    fn heed_inbox(&mut self, inbox: Result<Inbox, store::Error>, look: u64) {
         let inbox = match inbox {
             Ok(inbox) => inbox,
             Err(error) => {
@@ -86,7 +91,9 @@ impl Driver {
         if let Some(last) = inbox.signals.last() {
             self.signals_seen = last.no;
         }
+        let _here = Here::enter(Here::Function(self.board.wakes.token));
         self.board.arrive(inbox.signals);
+        self.board.looked(look);
     }
 
     /// Until when a run that waits for a signal is kept in memory, in case it comes soon. With

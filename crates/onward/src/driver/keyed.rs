@@ -94,7 +94,9 @@ impl Driver {
                 // Its step is dropped, and so is the hold.
                 let _ = self.tell_worked(joined);
             }
-            for (lease, end) in self.board.take_given_up() {
+            // What was handed over in the last poll of the function: bodies that ended in it.
+            let ends = self.board.take_key_asks().into_iter().filter_map(|ask| ask.end);
+            for (lease, end) in ends.chain(self.board.take_given_up()) {
                 give_up(&self.setting.keys, lease, end).await;
             }
         };

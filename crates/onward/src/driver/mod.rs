@@ -184,6 +184,8 @@ pub(crate) struct Driver {
     /// When to look again by the store's clock, and the timer for it.
     alarm: Option<(Timestamp, BoxFuture<'static, ()>)>,
     stopping: Option<Stopping>,
+    /// Whether steps that want to begin are held back because the lease may not hold.
+    held_back: bool,
     course: Course,
     /// Whether bodies execute or writes are on their way, for whoever watches.
     engaged: Engaged,
@@ -292,6 +294,7 @@ impl Driver {
             unasked: Vec::new(),
             alarm: None,
             stopping: None,
+            held_back: false,
             course,
             engaged: Engaged::new(setting.watch.clone()),
             setting,
@@ -315,7 +318,7 @@ impl Driver {
             self.start_children();
             self.watch_inbox();
             self.watch_notes();
-            if let Some(verdict) = self.is_over() {
+            if let Some(verdict) = self.is_over(&round) {
                 return verdict;
             }
             self.set_alarm();
@@ -347,25 +350,28 @@ impl Driver {
             Stop::Release | Stop::Drop => None,
         };
         self.stopping = Some(Stopping { stop, grace });
+        self.board.set_stopping(Some(stop));
     }
 
     /// Whether nothing is left to do in this attempt: it was told to stop and no body is
     /// executing, or all it waits for are times that lie ahead.
-    fn is_over(&mut self) -> Option<Verdict> {
+    fn is_over(&mut self, round: &Round) -> Option<Verdict> {
         self.lingers_until = None;
         let working = !self.transactions.is_empty() || !self.key_work.is_empty();
         if self.in_flight.is_some() || working {
             return None;
         }
         if let Some(stopping) = &self.stopping {
-            let over = self.board.active() == 0;
+            let over = match stopping.stop {
+                Stop::Release => !self.board.delays_release(),
+                Stop::Deadline | Stop::Cancel | Stop::Drop => self.board.active() == 0,
+            };
             return over.then_some(Verdict::Stopped(stopping.stop));
         }
         if matches!(self.course, Course::Back(_)) {
             return None;
         }
-        let busy = self.board.active() > 0 || self.board.is_ready() || self.board.is_asked();
-        if busy || self.is_looking() {
+        if matches!(round, Round::Yield) || self.board.is_awake() || self.is_looking() {
             self.resting_since = None;
             return None;
         }
@@ -381,8 +387,8 @@ impl Driver {
     /// Sets the timer to the next time that matters.
     fn set_alarm(&mut self) {
         let next = self.board.next_alarm().map(|(due, _)| due);
-        let stale = self.board.is_asked() && !self.setting.tenure.is_fresh();
-        let retry = stale.then(|| self.setting.store.clock().now() + Duration::from_millis(20));
+        let again = || self.setting.store.clock().now() + Duration::from_millis(20);
+        let retry = self.held_back.then(again);
         let due = [next, self.deadline_at, retry, self.lingers_until].into_iter().flatten().min();
         // A run that is stopping waits for its bodies and its grace time, not for the clock. One that
         // is paused may wait for them for long, and its deadline holds all the same.

@@ -50,6 +50,8 @@ pub(crate) struct Past {
     voided_seq: Option<u64>,
     /// Signals, which belong to no step.
     arrived: Vec<Record>,
+    /// Whether it is recorded that there is something to execute on a cancel.
+    on_cancel: bool,
 }
 
 /// Records that nobody asked for, found when an unrecorded step wants to begin.
@@ -73,12 +75,12 @@ impl Past {
         voided_seq: Option<u64>,
     ) -> Self {
         let steps = HashMap::with_capacity(history.len());
-        let mut past = Self { steps, builds, voided_seq, arrived: Vec::new() };
+        let mut past = Self { steps, builds, voided_seq, arrived: Vec::new(), on_cancel: false };
         for record in history {
             match record.entry {
                 Entry::Arrived(_) => past.arrived.push(record),
-                // It only says that the run is not to be ended unseen.
-                Entry::Began if record.step == step_id::ON_CANCEL => {}
+                // No future asks for it.
+                Entry::Began if record.step == step_id::ON_CANCEL => past.on_cancel = true,
                 _ => past.add(record),
             }
         }
@@ -138,6 +140,11 @@ impl Past {
     pub(crate) fn is_of_another_build(&self, record: &Record) -> bool {
         let here = self.builds.last_key_value().map(|(_, build)| build);
         self.builds.get(&record.attempt) != here
+    }
+
+    /// Whether it is recorded that there is something to execute on a cancel.
+    pub(crate) fn has_on_cancel(&self) -> bool {
+        self.on_cancel
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -33,6 +33,9 @@ impl Driver {
         let _here = Here::enter(Here::Function(self.board.wakes.token));
         let mut polls = 0;
         let mut bodies_polled = false;
+        self.held_back = false;
+        // A run that is to be given back is given what is recorded: that may be all it waits for.
+        let delivers = self.stopping.as_ref().is_none_or(|it| it.stop == Stop::Release);
         loop {
             if polls == RESTLESS_POLLS_MAX {
                 let run = self.lease.run;
@@ -46,7 +49,7 @@ impl Driver {
                 }
                 continue;
             }
-            if self.stopping.is_none() && self.board.offer_next() {
+            if delivers && self.board.offer_next() {
                 self.board.wakes.want_function();
                 polls = 0;
                 continue;
@@ -93,9 +96,15 @@ impl Driver {
         }
         self.board.withdraw();
         if let Some(Trouble { code, detail }) = self.board.take_trouble() {
-            return Some(match code {
-                Code::HistoryFull => Verdict::Returned(Err(Failure::engine(code, detail))),
-                _ => Verdict::Stuck(code, detail),
+            let fails = match code {
+                Code::HistoryFull => true,
+                // What was recorded before goes on once the code is mended.
+                Code::AmbiguousOrder | Code::StepIdTaken => !self.board.is_replaying(),
+                _ => false,
+            };
+            return Some(match fails {
+                true => Verdict::Returned(Err(Failure::engine(code, detail))),
+                false => Verdict::Stuck(code, detail),
             });
         }
         let returned: Result<Json, Failure> = match polled {
@@ -108,8 +117,15 @@ impl Driver {
             Some(stopping) if stopping.stop >= Stop::Deadline => {
                 Some(Verdict::Stopped(stopping.stop))
             }
-            _ => Some(Verdict::Returned(returned)),
+            _ => Some(self.judge_return().unwrap_or(Verdict::Returned(returned))),
         }
+    }
+
+    /// What a return means that comes before the function asked for all that this build recorded: it
+    /// went another way than it did before.
+    fn judge_return(&mut self) -> Option<Verdict> {
+        let leftover = self.course.is_forward().then(|| self.board.leftover(&self.setting.build));
+        leftover.flatten().and_then(|leftover| self.judge(&leftover))
     }
 
     /// Shows a lone result to the function before it is durable, so that the last step's record
@@ -133,7 +149,12 @@ impl Driver {
             return self.is_rebuilt();
         }
         let undurable = self.eager.is_some() || self.is_eager_in_flight() || self.board.is_noting();
-        if undurable || !self.board.is_asked() || !self.setting.tenure.is_fresh() {
+        if undurable || !self.board.is_asked() {
+            return None;
+        }
+        // Asked once in a round: the alarm that looks again is set by the same answer.
+        self.held_back = !self.setting.tenure.is_fresh();
+        if self.held_back {
             return None;
         }
         if self.course.is_forward()

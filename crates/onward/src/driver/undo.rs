@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use super::round::Round;
 use super::{Driver, Setting, Stop, Verdict, drop_user_code, finish};
-use crate::ctx::{CONTINUE, Left, undo_all, undo_failed};
+use crate::ctx::{CONTINUE, Left, recordable, undo_all, undo_failed};
 use crate::model::undo::{self, Began, Outcome};
 use crate::store::{Claimed, End};
 use crate::{Code, Failure, Json, Record};
@@ -147,25 +147,34 @@ impl Driver {
     /// Polls and delivers until the attempt has an end, with a turn back on the way if there is
     /// something to undo.
     pub(super) async fn go(mut self: Box<Self>) -> super::Drove {
+        let mut asked_to_end = None;
         loop {
-            let verdict = self.advance().await;
+            let verdict = match asked_to_end.take() {
+                Some(stop) => Verdict::Stopped(stop),
+                None => self.advance().await,
+            };
             if self.goes_on_with_replay(&verdict) {
                 continue;
             }
-            if let Err(verdict) = self.turn_back(verdict).await {
-                return self.finish(verdict).await;
+            let Err(verdict) = self.turn_back(verdict).await else { continue };
+            match self.finish(verdict).await {
+                Ok(drove) => return drove,
+                Err(driver) => {
+                    self = driver;
+                    asked_to_end = Some(Stop::Cancel);
+                }
             }
         }
     }
 
     /// Goes on with a replay that was stopped on its way: what the function has not asked for again
-    /// can be undone only once it has. Where a body executes, the replay is over.
+    /// can be undone only once it has. Once something new began, the replay is over.
     fn goes_on_with_replay(&mut self, verdict: &Verdict) -> bool {
         let Verdict::Stopped(stop @ (Stop::Cancel | Stop::Deadline)) = *verdict else {
             return false;
         };
-        let replays = self.course.is_forward() && self.board.active() == 0;
-        if !replays || !self.board.misses_undos() {
+        let replays = self.course.is_forward() && self.board.is_replaying();
+        if !replays || self.function.is_none() {
             return false;
         }
         let back = Back { began: None, tail: Vec::new(), marked: Some(stop), patience: None };
@@ -173,6 +182,7 @@ impl Driver {
         self.deadline_at = None;
         self.alarm = None;
         self.stopping = None;
+        self.board.set_stopping(None);
         self.board.wakes.want_function();
         true
     }
@@ -212,6 +222,7 @@ impl Driver {
         self.to_start.clear();
         // A worker that ends lets the run go; whatever else was asked for is being done.
         self.stopping = self.stopping.take().filter(|stopping| stopping.stop == Stop::Release);
+        self.board.set_stopping(self.stopping.as_ref().map(|stopping| stopping.stop));
         self.board.wakes.want_function();
         Ok(())
     }
@@ -279,7 +290,7 @@ impl Driver {
             return None;
         }
         let mut began = Began { outcome, on_cancel, undos };
-        if Json::of(&began).is_err()
+        if recordable(&began).is_err()
             && let Outcome::Failed { failure } = &mut began.outcome
         {
             // Its details alone may be as large as a record.
@@ -301,7 +312,7 @@ impl Driver {
     /// something, or asked for all there is. `None` where it waits for something that is not from its
     /// `Ctx` and may yet ask for more.
     pub(super) fn is_rebuilt(&mut self) -> Option<Round> {
-        if self.board.has_unasked() && !self.board.is_asked() {
+        if self.board.may_ask_more() {
             if let Course::Back(back) = &mut self.course {
                 let grace = self.setting.cancel_grace;
                 back.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(grace)));

@@ -95,6 +95,11 @@ pub(crate) fn engine_numbered(name: &str, number: u32) -> String {
     if number > 1 { format!("{name}#{number}") } else { name.to_owned() }
 }
 
+/// The step of one of the engine's own names that has an explicit id.
+pub(crate) fn engine_explicit(name: &str, id: &str) -> String {
+    within(format!("{name}#={}", escaped(id)), STEP_PART_BYTES_MAX - 2 * SIGNAL_NUMBER_BYTES)
+}
+
 /// The step part under which a step with a key is recorded.
 pub(crate) fn keyed(base: &str, key: &str) -> String {
     let mut id = within(base.to_owned(), STEP_PART_BYTES_MAX - KEY_PART_BYTES_MIN);

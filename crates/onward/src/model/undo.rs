@@ -25,7 +25,9 @@ pub(crate) struct Began {
 
 /// How a run ends that turns back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
+// Tagged from outside: serde buffers what is tagged inside, and JSON of a user's, as details are, cannot be
+// read from its buffer.
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     /// It failed, with this.
     Failed { failure: Failure },

@@ -308,7 +308,7 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
-    /// The run is asked to end, so it cannot be paused.
+    /// The run is asked to end, so it cannot be paused, and cannot go on with another input.
     Ending {
         /// That run.
         run: RunId,

@@ -65,6 +65,12 @@ pub(crate) fn retrying(run: &Run, undone: bool) -> Result<bool, Error> {
     }
 }
 
+/// Refuses to let a run go on with another input that is asked to end: what it has to do on a cancel
+/// would be lost with it.
+pub(crate) fn check_continues(run: RunId, cancel_asked: bool) -> Result<(), Error> {
+    if cancel_asked { Err(Error::Conflict(Conflict::Ending { run })) } else { Ok(()) }
+}
+
 /// Whether the end of a run ends its children too: it was cancelled, or asked to end and could not
 /// be wholly undone.
 pub(crate) fn cascades(state: RunState, cancel_asked: bool) -> bool {

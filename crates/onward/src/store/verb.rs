@@ -253,12 +253,16 @@ pub enum End {
     },
     /// The run is cancelled.
     Cancelled,
-    /// The run is completed, and another goes on under its key with a fresh history.
+    /// The run is completed, and another goes on under its key with a fresh history. Refused with
+    /// [`Conflict::Ending`](super::Conflict::Ending) if the run is asked to end: its holder cancels it.
     Continued {
         /// The name of the run that goes on.
         run: RunId,
         /// Its input.
         input: Json,
+        /// The records of signals that the function was never given: they are voided, and their
+        /// signals are handed on with those that are not recorded.
+        undelivered: Vec<String>,
     },
     /// The run waits. If it was woken since `wakes_seen`, it is queued at once instead.
     Parked {

@@ -14,6 +14,8 @@ mod listener;
 mod process;
 mod stores;
 
+mod begin;
+mod branches;
 mod engine;
 mod execution;
 mod replay;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
-use onward::{Ctx, Failure};
+use onward::{Ctx, Failure, SignalFuture};
 
 use theatre::{
     ECHO, Finale, Script, Shuffle, crash_everywhere, crash_everywhere_encoded,
@@ -169,9 +169,13 @@ fn branches_that_talk_choose_the_same_way_again() {
 fn parked_timers_fire_in_the_same_order_again() {
     let script: Script = |ctx, shuffle| {
         Box::pin(async move {
-            let nap = async |ms: u64, name: &str| {
-                ctx.sleep(Duration::from_millis(ms)).await;
-                shuffle.note(name);
+            // Each sleep is made before the first of them is polled, so that it keeps its number.
+            let nap = |ms: u64, name: &'static str| {
+                let (sleep, shuffle) = (ctx.sleep(Duration::from_millis(ms)), &shuffle);
+                async move {
+                    sleep.await;
+                    shuffle.note(name);
+                }
             };
             tokio::join!(nap(60, "$sleep"), nap(30, "$sleep#2"), nap(90, "$sleep#3"));
             Ok(vec![noted(&ctx, &shuffle, "last").await?])
@@ -238,7 +242,11 @@ fn select_over_transactions_chooses_the_same_way_again() {
 
 /// The next poke, noted with what it carries.
 async fn poke(ctx: &Ctx, shuffle: &Shuffle) -> Result<String, Failure> {
-    let number = ctx.signal::<u32>("poke").await?;
+    poked(ctx.signal("poke"), shuffle).await
+}
+
+async fn poked(wait: SignalFuture<u32>, shuffle: &Shuffle) -> Result<String, Failure> {
+    let number = wait.await?;
     shuffle.note(&format!("$signal/poke {number}"));
     Ok(format!("poke {number}"))
 }
@@ -341,7 +349,7 @@ fn timeout_name(signal: &str, number: u32) -> String {
 fn waits_at_once_get_signals_in_their_order_again() {
     let script: Script = |ctx, shuffle| {
         Box::pin(async move {
-            let pokes = join_all((0..4).map(|_| poke(&ctx, &shuffle)));
+            let pokes = join_all((0..4).map(|_| poked(ctx.signal("poke"), &shuffle)));
             let (pokes, step) = tokio::join!(pokes, noted(&ctx, &shuffle, "beside"));
             let pokes = pokes.into_iter().collect::<Result<Vec<_>, _>>()?;
             assert_eq!(pokes, ["poke 0", "poke 1", "poke 2", "poke 3"]);

@@ -142,10 +142,10 @@ where
 {
     /// The part of the step's id that is recorded, with its key.
     pub(super) fn recorded_name(&self) -> Result<Arc<str>, Failure> {
-        let base = match (&self.explicit, self.number) {
+        let base = match (&self.explicit, &self.number) {
             (Some(id), _) => step_id::explicit(&self.name, id),
-            (None, 0) => self.name.to_string(),
-            (None, number) => step_id::numbered(&self.name, number),
+            (None, None) => self.name.to_string(),
+            (None, Some(number)) => step_id::numbered(&self.name, number.number),
         };
         match self.keyed.as_ref().map(|keyed| &keyed.key) {
             None => Ok(base.into()),
@@ -207,8 +207,13 @@ where
     /// Goes on with what became of the key.
     pub(super) fn heed_key(&mut self, told: KeyTold) {
         let now = self.board.store.clock().now();
-        let Some(keyed) = &mut self.keyed else { return };
+        let (Some(keyed), Some(asked)) = (&mut self.keyed, &self.asked) else { return };
         match told {
+            // It came while the run is asked to stop: the key is for others.
+            KeyTold::Held(hold) if self.board.is_stopping() => {
+                drop(hold);
+                self.board.stand_back(asked.leaf);
+            }
             KeyTold::Held(hold) => {
                 keyed.hold = Some(hold);
                 self.begin();

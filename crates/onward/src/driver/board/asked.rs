@@ -1,6 +1,6 @@
 //! The function's side of the board: what `ctx` futures ask, are told and report.
 //!
-//! Owns: a leaf from its first poll to its drop, step numbers, and what is refused as misuse.
+//! Owns: a leaf from its first poll to its drop, and what is refused as misuse.
 //! Never decides whose turn it is.
 
 use std::sync::Arc;
@@ -10,8 +10,10 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::{
-    Board, Child, Draft, Inner, Leaf, LeafId, LeafKind, Phase, Then, Told, Transaction, Trouble,
+    Board, Child, Draft, Inner, Leaf, LeafId, LeafKind, Phase, Standing, Then, Told, Transaction,
+    Trouble,
 };
+use crate::driver::Stop;
 use crate::driver::past::PastStep;
 use crate::driver::wake::Here;
 use crate::{Code, Failure, Json, Timestamp};
@@ -28,31 +30,6 @@ impl Board {
         let message = format!("{} (run {})", code.advice(), self.run);
         tracing::error!(run = %self.run, code = %code, "{message}");
         Err(Failure::engine(code, message))
-    }
-
-    /// The number of a new step of this name.
-    pub(crate) fn take_number(&self, name: &str) -> u32 {
-        let mut inner = self.lock();
-        let number = match inner.numbers.get_mut(name) {
-            Some(number) => number,
-            None => inner.numbers.entry(name.to_owned()).or_default(),
-        };
-        *number += 1;
-        *number
-    }
-
-    /// Gives a number back, if no other was taken since: the step has an explicit id instead.
-    pub(crate) fn return_number(&self, name: &str, taken: u32) {
-        if let Some(number) = self.lock().numbers.get_mut(name)
-            && *number == taken
-        {
-            *number -= 1;
-        }
-    }
-
-    /// Whether this explicit id was free; it is taken afterwards.
-    pub(crate) fn take_explicit(&self, step: &str) -> bool {
-        self.lock().explicit.insert(step.to_owned())
     }
 
     /// The run's own time: that of the latest result it was given.
@@ -72,18 +49,18 @@ impl Board {
     pub(crate) fn ask(&self, step: &Arc<str>, kind: LeafKind, waker: &Waker) -> (LeafId, PastStep) {
         let mut inner = self.lock();
         let mut known = inner.past.take(step).unwrap_or_default();
-        let mut leaf = Leaf { try_number: known.tries + 1, ..Leaf::new(step, kind, waker) };
+        let mut leaf = Leaf::new(step, kind, waker);
+        leaf.try_number = known.tries + 1;
         let id = match known.last.take() {
             Some(record) => {
                 let seq = record.seq;
                 inner.undos.note(&record.step, &record.entry, seq);
-                leaf.phase = Phase::Recorded { seq, at: record.at, record: Some(record) };
-                let id = inner.enter(leaf);
+                let id = inner.leaves.enter(leaf.with_record(record));
                 inner.ready.insert(seq, id);
                 id
             }
             None => {
-                let id = inner.enter(leaf);
+                let id = inner.leaves.enter(leaf);
                 inner.asked.push(id);
                 id
             }
@@ -95,58 +72,55 @@ impl Board {
     pub(crate) fn tell(&self, id: LeafId, waker: &Waker) -> Told {
         let mut guard = self.lock();
         let inner = &mut *guard;
-        let Some(leaf) = inner.leaves.get_mut(&id) else { return Told::Wait };
+        let full = inner.is_full();
+        let Some(leaf) = inner.leaves.get_mut(id) else { return Told::Wait };
         if !leaf.waker.will_wake(waker) {
             leaf.waker.clone_from(waker);
         }
-        match std::mem::replace(&mut leaf.phase, Phase::Recording) {
-            Phase::Recorded { seq, at, record } if inner.offer == Some(id) => {
-                inner.offer = None;
-                inner.given(seq, at);
-                inner.leaves.remove(&id);
-                return Told::Take(record);
+        match leaf.phase() {
+            Phase::Recorded { .. } if inner.offer == Some(id) => inner.give(id),
+            Phase::Withdrawn { .. } => {
+                inner.offer_again(id);
+                Told::Wait
             }
-            Phase::Withdrawn { seq, at, record } => {
-                leaf.phase = Phase::Recorded { seq, at, record };
-                inner.ready.insert(seq, id);
-            }
-            Phase::Allowed if inner.usage.is_full(inner.active) => {
-                inner.leaves.remove(&id);
-                return Told::Full;
+            // It would be dropped as soon as its grace time is over.
+            Phase::Allowed if inner.stopping >= Some(Stop::Deadline) => Told::Wait,
+            Phase::Allowed if full => {
+                inner.leaves.remove(id);
+                Told::Full
             }
             Phase::Allowed => {
-                leaf.phase = Phase::Active;
-                inner.active += 1;
-                return Told::Begin;
+                inner.leaves.set(id, Phase::Active);
+                Told::Begin
             }
-            Phase::Active => {
-                leaf.phase = Phase::Active;
-                if let Some(told) = leaf.key.take() {
-                    return Told::Key(told);
-                }
-                return leaf.failed.take().map_or(Told::Proceed, Told::Failed);
-            }
-            other => leaf.phase = other,
+            Phase::Active => match leaf.key.take() {
+                Some(told) => Told::Key(told),
+                None => leaf.failed.take().map_or(Told::Proceed, Told::Failed),
+            },
+            Phase::Asked
+            | Phase::Recorded { .. }
+            | Phase::Pausing(_)
+            | Phase::Due
+            | Phase::Awaiting
+            | Phase::Aside
+            | Phase::Recording
+            | Phase::RecordingTry(_) => Told::Wait,
         }
-        Told::Wait
     }
 
     /// Hands something to the driver to record. `then` is where the leaf goes meanwhile.
     pub(crate) fn report(&self, draft: Draft, then: Then) {
         let mut guard = self.lock();
         let inner = &mut *guard;
-        let Some(leaf) = inner.leaves.get_mut(&draft.leaf) else { return };
-        if matches!(leaf.phase, Phase::Active) {
-            inner.active -= 1;
-        }
-        leaf.phase = match then {
+        let Some(leaf) = inner.leaves.get_mut(draft.leaf) else { return };
+        let phase = match then {
             Then::Record => Phase::Recording,
             Then::Pause(until) => {
                 leaf.try_number = draft.try_number + 1;
-                inner.alarms.insert((until, draft.leaf));
-                Phase::Pausing(until)
+                Phase::RecordingTry(until)
             }
         };
+        inner.leaves.set(draft.leaf, phase);
         inner.outbox.push(draft);
     }
 
@@ -162,27 +136,41 @@ impl Board {
 
     /// Lets a leaf that was told to begin wait for a time first; it is told again then.
     pub(crate) fn pause(&self, id: LeafId, until: Timestamp) {
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        if let Some(leaf) = inner.leaves.get_mut(&id) {
-            if matches!(leaf.phase, Phase::Active) {
-                inner.active -= 1;
-            }
-            leaf.phase = Phase::Pausing(until);
+        let mut inner = self.lock();
+        if inner.leaves.set(id, Phase::Pausing(until)) {
             inner.alarms.insert((until, id));
+        }
+    }
+
+    /// Whether the run is asked to stop, so that nothing more may begin.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lock().stopping.is_some()
+    }
+
+    /// Lets a leaf that was told to begin wait for that again: the run is asked to stop.
+    pub(crate) fn stand_back(&self, id: LeafId) {
+        let mut inner = self.lock();
+        if inner.leaves.set(id, Phase::Asked) {
+            inner.asked.push(id);
         }
     }
 
     /// Takes out a leaf whose future was dropped.
     pub(crate) fn forget(&self, id: LeafId) {
         let mut inner = self.lock();
-        let Some(leaf) = inner.leaves.remove(&id) else { return };
-        match leaf.phase {
+        let Some(leaf) = inner.leaves.remove(id) else { return };
+        match *leaf.phase() {
             Phase::Asked => inner.asked.retain(|asked| *asked != id),
-            Phase::Active => inner.active -= 1,
             Phase::Pausing(until) => drop(inner.alarms.remove(&(until, id))),
+            Phase::Due => inner.inbox.forget_limit(id),
             Phase::Recorded { seq, .. } => drop(inner.ready.remove(&seq)),
-            _ => {}
+            Phase::Allowed
+            | Phase::Active
+            | Phase::Awaiting
+            | Phase::Aside
+            | Phase::Recording
+            | Phase::RecordingTry(_)
+            | Phase::Withdrawn { .. } => {}
         }
         if leaf.kind.heeds_signals() {
             inner.leave_inbox(&leaf.step, id);
@@ -211,11 +199,32 @@ impl Board {
 }
 
 impl Inner {
-    /// Enters a leaf.
-    pub(super) fn enter(&mut self, leaf: Leaf) -> LeafId {
-        let id = self.leaf_next;
-        self.leaf_next += 1;
-        self.leaves.insert(id, Box::new(leaf));
-        id
+    /// Gives a leaf the result that it is offered.
+    fn give(&mut self, id: LeafId) -> Told {
+        self.offer = None;
+        match self.leaves.remove(id).map(|leaf| leaf.into_phase()) {
+            Some(Phase::Recorded { seq, at, record }) => {
+                self.given(seq, at);
+                Told::Take(record)
+            }
+            _ => Told::Wait,
+        }
+    }
+
+    /// Lets a leaf that stood back wait for its turn again.
+    fn offer_again(&mut self, id: LeafId) {
+        let ready = &mut self.ready;
+        self.leaves.change(id, |phase| match phase {
+            Phase::Withdrawn { seq, at, record } => {
+                ready.insert(seq, id);
+                Phase::Recorded { seq, at, record }
+            }
+            other => other,
+        });
+    }
+
+    /// Whether there is no room for what a leaf that begins would record.
+    pub(super) fn is_full(&self) -> bool {
+        self.usage.is_full(self.leaves.count(Standing::Executes))
     }
 }

@@ -47,6 +47,7 @@ impl Chance {
 impl Inner {
     /// Notes that the function is given a record, and the time that it is by that.
     pub(super) fn given(&mut self, seq: u64, at: Timestamp) {
+        self.numbers.deliver();
         self.notepad.delivered(seq);
         let own = self.chance.own_time(self.notepad.given());
         self.now = self.now.max(at).max(own.unwrap_or(at));
@@ -58,7 +59,12 @@ impl Board {
     pub(crate) fn random(&self) -> [u8; 32] {
         let mut inner = self.lock();
         let given = inner.notepad.given();
-        inner.chance.draw(given)
+        let (uncertain, drawn) = (inner.numbers.draw(), inner.chance.draw(given));
+        drop(inner);
+        if uncertain {
+            self.refuse_order("ctx.random() or ctx.uuid() in two branches");
+        }
+        drawn
     }
 
     pub(crate) fn uuid(&self) -> Uuid {

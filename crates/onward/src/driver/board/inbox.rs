@@ -6,7 +6,7 @@
 //!
 //! A name here is a step without its number: a signal is recorded as the step `name#no`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -25,6 +25,12 @@ pub(super) struct Inbox {
     sending: HashMap<u64, Record>,
     /// Whether nothing is recorded any more: the waits are dropped because the attempt ends.
     closed: bool,
+    /// How many looks at the store's inbox began.
+    looks: u64,
+    /// Limits of waits that are over, and how many looks had begun then.
+    limits: Vec<(u64, LeafId)>,
+    /// Limits that a look has followed since.
+    looked: HashSet<LeafId>,
 }
 
 /// What a leaf waits for in here.
@@ -33,6 +39,8 @@ pub(crate) struct Awaited {
     pub(crate) waits: Waits,
     /// From when on a signal comes too late for it.
     pub(crate) due: Option<Timestamp>,
+    /// Its place among the waits of its name.
+    pub(crate) order: u32,
 }
 
 /// The signals of one name.
@@ -44,8 +52,9 @@ struct Name {
     sending: usize,
     /// Recorded and not taken, in order.
     kept: VecDeque<Record>,
-    /// Who waits, in the order of asking. The first gets the first that is kept, and so on.
-    waits: Vec<LeafId>,
+    /// Who waits, in the order in which they were made: their first polls may come in any. The first
+    /// gets the first that is kept, and so on.
+    waits: Vec<(u32, LeafId)>,
 }
 
 impl Inbox {
@@ -70,13 +79,23 @@ impl Inbox {
         self.names.entry(name.into()).or_default()
     }
 
+    /// Whether a signal of this name has come that is not recorded.
+    fn has_new(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(|name| name.sending > 0 || !name.new.is_empty())
+    }
+
     fn leave(&mut self, name: &str, id: LeafId) {
-        self.name(name).waits.retain(|wait| *wait != id);
+        self.name(name).waits.retain(|(_, wait)| *wait != id);
     }
 
     /// The recorded signals that nobody has taken.
     pub(super) fn kept(&self) -> impl Iterator<Item = &Record> {
         self.names.values().flat_map(|name| &name.kept)
+    }
+
+    /// Forgets the limit of a wait, which was dropped.
+    pub(super) fn forget_limit(&mut self, id: LeafId) {
+        self.limits.retain(|(_, limit)| *limit != id);
     }
 
     /// Notes that the record of a signal is on its way.
@@ -94,10 +113,11 @@ impl Board {
         awaited: Awaited,
         waker: &Waker,
     ) -> LeafId {
-        let Awaited { waits, due } = awaited;
+        let Awaited { waits, due, order } = awaited;
         let mut inner = self.lock();
-        let leaf = Leaf { waits: Some(waits), due, ..Leaf::new(name, kind, waker) };
-        let id = inner.enter(leaf);
+        let mut leaf = Leaf::new(name, kind, waker);
+        (leaf.waits, leaf.due, leaf.order) = (Some(waits), due, order);
+        let id = inner.leaves.enter(leaf);
         inner.wait(name, id);
         id
     }
@@ -106,32 +126,40 @@ impl Board {
     pub(crate) fn tell_signal(&self, id: LeafId, waker: &Waker) -> Told {
         let mut guard = self.lock();
         let inner = &mut *guard;
-        let Some(leaf) = inner.leaves.get_mut(&id) else { return Told::Wait };
+        let full = inner.is_full();
+        let Some(leaf) = inner.leaves.get_mut(id) else { return Told::Wait };
         if !leaf.waker.will_wake(waker) {
             leaf.waker.clone_from(waker);
         }
-        let name = Arc::clone(&leaf.step);
-        match &leaf.phase {
+        let (name, kind) = (Arc::clone(&leaf.step), leaf.kind);
+        match *leaf.phase() {
             Phase::Recorded { seq, at, .. } if inner.offer == Some(id) => {
-                let (seq, at) = (*seq, *at);
                 inner.offer = None;
                 inner.given(seq, at);
-                inner.leaves.remove(&id);
+                inner.leaves.remove(id);
                 return Told::Take(inner.take_kept(&name, id, seq));
             }
             Phase::Aside => inner.wait(&name, id),
-            Phase::Allowed if inner.usage.is_full(inner.active) => {
-                inner.leaves.remove(&id);
+            Phase::Allowed if full => {
+                inner.leaves.remove(id);
                 inner.inbox.leave(&name, id);
                 return Told::Full;
             }
-            Phase::Allowed if leaf.kind == LeafKind::Child => {
-                leaf.phase = Phase::Active;
-                inner.active += 1;
+            // A child whose end has come was started before, and may have been pruned since.
+            Phase::Allowed if kind == LeafKind::Child && !inner.inbox.has_new(&name) => {
+                inner.leaves.set(id, Phase::Active);
                 return Told::Begin;
             }
             Phase::Allowed => inner.await_signal(&name, id),
-            _ => {}
+            Phase::Asked
+            | Phase::Active
+            | Phase::Pausing(_)
+            | Phase::Due
+            | Phase::Awaiting
+            | Phase::Recording
+            | Phase::RecordingTry(_)
+            | Phase::Recorded { .. }
+            | Phase::Withdrawn { .. } => {}
         }
         Told::Wait
     }
@@ -140,13 +168,12 @@ impl Board {
     pub(crate) fn child_started(&self, id: LeafId, child: RunId) {
         let now = self.store.clock().now();
         let mut inner = self.lock();
-        let Some(leaf) = inner.leaves.get(&id) else { return };
-        if !matches!(leaf.phase, Phase::Active) {
+        let Some(leaf) = inner.leaves.get(id) else { return };
+        if !matches!(leaf.phase(), Phase::Active) {
             return;
         }
         let step = Arc::clone(&leaf.step);
         if leaf.kind == LeafKind::Child {
-            inner.active -= 1;
             return inner.await_signal(&step, id);
         }
         drop(inner);
@@ -175,23 +202,75 @@ impl Board {
     pub(crate) fn heeds_signals(&self) -> bool {
         !self.lock().awaiting.is_empty()
     }
+
+    /// The recorded signals that the function was never given.
+    pub(crate) fn undelivered(&self) -> Vec<String> {
+        let inner = self.lock();
+        let recorded = inner.inbox.kept().chain(inner.inbox.sending.values());
+        recorded.map(|record| record.step.clone()).collect()
+    }
+
+    /// Whether the limit of a wait, which is over, may end it: a signal that came in time may be in
+    /// the store all the same, so a look at it comes first. If not, the leaf is told to begin again
+    /// then.
+    pub(crate) fn may_end_wait(&self, limit: LeafId) -> bool {
+        let mut inner = self.lock();
+        if inner.inbox.looked.remove(&limit) {
+            return true;
+        }
+        if inner.leaves.set(limit, Phase::Due) {
+            let looks = inner.inbox.looks;
+            inner.inbox.limits.push((looks, limit));
+        }
+        false
+    }
+
+    /// Whether a limit waits for a look that has not begun.
+    pub(crate) fn wants_look(&self) -> bool {
+        let inner = self.lock();
+        inner.inbox.limits.iter().any(|(looks, _)| *looks == inner.inbox.looks)
+    }
+
+    /// Whether a limit waits for a look.
+    pub(crate) fn awaits_look(&self) -> bool {
+        !self.lock().inbox.limits.is_empty()
+    }
+
+    /// Notes that a look begins; gives its number.
+    pub(crate) fn begin_look(&self) -> u64 {
+        let inbox = &mut self.lock().inbox;
+        inbox.looks += 1;
+        inbox.looks
+    }
+
+    /// Lets the limits end their waits that were over before this look, whose signals have arrived.
+    pub(crate) fn looked(&self, look: u64) {
+        let mut inner = self.lock();
+        let over = inner.inbox.limits.extract_if(.., |(looks, _)| *looks < look);
+        let over: Vec<LeafId> = over.map(|(_, limit)| limit).collect();
+        inner.inbox.looked.extend(&over);
+        let wakers: Vec<_> = over.into_iter().filter_map(|limit| inner.allow(limit)).collect();
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+    }
 }
 
 impl Inner {
     /// Lets a leaf wait among those of its name.
     fn wait(&mut self, name: &Arc<str>, id: LeafId) {
-        if let Some(leaf) = self.leaves.get_mut(&id) {
-            leaf.phase = Phase::Asked;
+        if self.leaves.set(id, Phase::Asked) {
+            let order = self.leaves.get(id).map_or(0, |leaf| leaf.order);
             self.asked.push(id);
-            self.inbox.name(name).waits.push(id);
+            let waits = &mut self.inbox.name(name).waits;
+            let before = waits.iter().take_while(|wait| **wait < (order, id)).count();
+            waits.insert(before, (order, id));
             self.match_kept(name);
         }
     }
 
     /// Lets a leaf that may begin wait until a signal comes, and records one that is there.
     fn await_signal(&mut self, name: &Arc<str>, id: LeafId) {
-        if let Some(leaf) = self.leaves.get_mut(&id) {
-            leaf.phase = Phase::Awaiting;
+        if self.leaves.set(id, Phase::Awaiting) {
             self.awaiting.insert(id);
             self.record_new(name);
         }
@@ -205,8 +284,8 @@ impl Inner {
             return;
         }
         let entry = self.inbox.name(name);
-        let awaiting = entry.waits.iter().filter(|id| self.awaiting.contains(id));
-        let due = |id: &LeafId| self.leaves.get(id).and_then(|leaf| leaf.due);
+        let awaiting = entry.waits.iter().filter(|(_, id)| self.awaiting.contains(id));
+        let due = |(_, id): &(u32, LeafId)| self.leaves.get(*id).and_then(|leaf| leaf.due);
         let limits: Vec<_> = awaiting.skip(entry.sending).map(due).collect();
         for due in limits {
             let in_time = |signal: &mut Signal| due.is_none_or(|due| signal.at < due);
@@ -235,7 +314,7 @@ impl Inner {
     fn take_kept(&mut self, name: &Arc<str>, id: LeafId, seq: u64) -> Option<Record> {
         self.ready.remove(&seq);
         let entry = self.inbox.name(name);
-        entry.waits.retain(|wait| *wait != id);
+        entry.waits.retain(|(_, wait)| *wait != id);
         let place = entry.kept.iter().position(|record| record.seq == seq)?;
         let record = entry.kept.remove(place);
         self.match_kept(name);
@@ -257,20 +336,25 @@ impl Inner {
         let entry = self.inbox.name(name);
         for (place, record) in entry.kept.iter().enumerate() {
             let (seq, at) = (record.seq, record.at);
-            let waits = entry.waits.get(place);
-            let Some(leaf) = waits.and_then(|id| self.leaves.get_mut(id)) else {
+            let Some((_, id)) = entry.waits.get(place).copied() else {
                 self.ready.remove(&seq);
                 continue;
             };
-            let Some(id) = waits.copied() else { continue };
-            match leaf.phase {
-                Phase::Asked => self.asked.retain(|asked| *asked != id),
-                Phase::Active => self.active -= 1,
-                _ => {}
+            if let Some(Phase::Asked) = self.leaves.get(id).map(Leaf::phase) {
+                self.asked.retain(|asked| *asked != id);
             }
             self.awaiting.remove(&id);
-            leaf.phase = Phase::Recorded { seq, at, record: None };
-            self.ready.insert(seq, id);
+            if self.leaves.set(id, Phase::Recorded { seq, at, record: None }) {
+                self.ready.insert(seq, id);
+            }
+        }
+        // One that was made before them and is polled only now may have come between.
+        for (_, id) in entry.waits.iter().skip(entry.kept.len()) {
+            if let Some(Phase::Recorded { .. }) = self.leaves.get(*id).map(Leaf::phase) {
+                self.leaves.set(*id, Phase::Asked);
+                self.asked.push(*id);
+                self.offer.take_if(|offered| offered == id);
+            }
         }
     }
 }

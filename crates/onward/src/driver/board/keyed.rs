@@ -108,7 +108,7 @@ impl Board {
     /// Tells a step of its key. One that was dropped gives up what it would have had.
     pub(crate) fn key_told(&self, id: LeafId, told: KeyTold) {
         let mut inner = self.lock();
-        let Some(leaf) = inner.leaves.get_mut(&id) else { return };
+        let Some(leaf) = inner.leaves.get_mut(id) else { return };
         leaf.key = Some(told);
         let waker = leaf.waker.clone();
         drop(inner);
@@ -119,8 +119,8 @@ impl Board {
     pub(crate) fn pause_for_key(&self, id: LeafId, key: &str, pause: Duration) {
         let until = self.store.clock().now() + pause;
         self.pause(id, until);
-        if let Some(leaf) = self.lock().leaves.get_mut(&id)
-            && matches!(leaf.phase, Phase::Pausing(_))
+        if let Some(leaf) = self.lock().leaves.get_mut(id)
+            && matches!(leaf.phase(), Phase::Pausing(_))
         {
             let step = leaf.step.to_string();
             leaf.waits = Some(Waits::Key { step, key: key.to_owned() });

@@ -11,35 +11,37 @@ mod asked;
 mod chance;
 mod inbox;
 mod keyed;
+mod leaf;
 mod notepad;
+mod number;
 mod order;
 mod place;
 mod undo;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 pub(crate) use self::chance::Chance;
 pub(crate) use self::inbox::Awaited;
 use self::inbox::Inbox;
 use self::keyed::GivenUp;
 pub(crate) use self::keyed::{Hold, KeyAsk, KeyTold};
+use self::leaf::{Leaf, Leaves, Phase, Standing};
+pub(crate) use self::leaf::{LeafId, LeafKind};
 pub(crate) use self::notepad::Notepad;
+pub(crate) use self::number::Numbered;
+use self::number::Numbers;
 use self::place::Places;
 pub(crate) use self::place::Seat;
 use self::undo::Undos;
 pub(crate) use self::undo::{Undo, UndoBody, UndoWork};
+use super::Stop;
 use super::past::Past;
 use super::wake::Wakes;
 use crate::store::{Lease, NewRun, Signal, Store, TransactionBody};
-use crate::{Code, Entry, Failure, Json, Record, RecordKind, RunId, Timestamp, Waits};
-
-/// The name of a leaf within its run's execution.
-pub(crate) type LeafId = u64;
+use crate::{Code, Entry, Failure, Json, Record, RecordKind, RunId, Timestamp};
 
 /// What a run's futures and its driver share.
 pub(crate) struct Board {
@@ -57,12 +59,8 @@ pub(crate) struct Board {
 struct Inner {
     ended: bool,
     past: Past,
-    leaves: BTreeMap<LeafId, Box<Leaf>>,
-    leaf_next: LeafId,
-    /// How many steps of each name there are.
-    numbers: HashMap<String, u32>,
-    /// Explicit step ids that are in use.
-    explicit: HashSet<String>,
+    leaves: Leaves,
+    numbers: Numbers,
     /// Unrecorded leaves that wait for the driver's leave to begin.
     asked: Vec<LeafId>,
     /// Recorded leaves that wait for their turn, by sequence number.
@@ -74,8 +72,6 @@ struct Inner {
     /// Leaves that wait for a signal that has not come.
     awaiting: BTreeSet<LeafId>,
     inbox: Inbox,
-    /// Leaves whose body is executing.
-    active: usize,
     outbox: Vec<Draft>,
     /// Transactions that are to be executed.
     transactions: Vec<Transaction>,
@@ -93,6 +89,10 @@ struct Inner {
     /// fails with an error of its own.
     last_failed: Option<Arc<str>>,
     trouble: Option<Trouble>,
+    /// Why the run is asked to stop.
+    stopping: Option<Stop>,
+    /// Whether the function is past its records: something began that they do not have.
+    went_on: bool,
     continue_as: Option<Json>,
     /// What the run notes on itself.
     notepad: Notepad,
@@ -107,85 +107,6 @@ struct Usage {
     warned: bool,
     /// Whether there is no limit: what undoes a full history must find room in it.
     is_open: bool,
-}
-
-struct Leaf {
-    step: Arc<str>,
-    waker: Waker,
-    phase: Phase,
-    kind: LeafKind,
-    /// The number of the try that is next or under way.
-    try_number: u32,
-    /// The task of its transaction, while it is under way.
-    task: Option<AbortHandle>,
-    /// What its transaction failed with, until the leaf is told.
-    failed: Option<Failure>,
-    /// What became of its key, until the leaf is told.
-    key: Option<KeyTold>,
-    /// What it waits for, if that is a signal or a key.
-    waits: Option<Waits>,
-    /// From when on a signal comes too late for it.
-    due: Option<Timestamp>,
-}
-
-impl Leaf {
-    fn new(step: &Arc<str>, kind: LeafKind, waker: &Waker) -> Self {
-        Self {
-            step: Arc::clone(step),
-            waker: waker.clone(),
-            phase: Phase::Asked,
-            kind,
-            try_number: 1,
-            task: None,
-            failed: None,
-            key: None,
-            waits: None,
-            due: None,
-        }
-    }
-}
-
-/// What kind of future a leaf is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LeafKind {
-    /// A step.
-    Step,
-    /// A sleep.
-    Timer,
-    /// A wait for a signal.
-    Signal,
-    /// A wait for the end of a child, which is started first.
-    Child,
-    /// The start of a child.
-    Start,
-}
-
-impl LeafKind {
-    /// Whether it waits for a signal.
-    fn heeds_signals(self) -> bool {
-        matches!(self, LeafKind::Signal | LeafKind::Child)
-    }
-}
-
-enum Phase {
-    /// Wants to begin.
-    Asked,
-    /// May begin at its next poll.
-    Allowed,
-    /// Its body is executing.
-    Active,
-    /// Waits for a time.
-    Pausing(Timestamp),
-    /// Waits for a signal.
-    Awaiting,
-    /// Waited for a signal and was not polled when it was offered one; stands back until it is.
-    Aside,
-    /// Its record is on the way to the store.
-    Recording,
-    /// Waits to be offered its result. The record is kept only on replay.
-    Recorded { seq: u64, at: Timestamp, record: Option<Record> },
-    /// Was offered its result while nobody polled it; stands back until it is polled again.
-    Withdrawn { seq: u64, at: Timestamp, record: Option<Record> },
 }
 
 /// What a leaf is told when it is polled.
@@ -278,17 +199,14 @@ impl Board {
         let inner = Inner {
             ended: false,
             past,
-            leaves: BTreeMap::new(),
-            leaf_next: 0,
-            numbers: HashMap::new(),
-            explicit: HashSet::new(),
+            leaves: Leaves::default(),
+            numbers: Numbers::default(),
             asked: Vec::new(),
             ready: BTreeMap::new(),
             offer: None,
             alarms: BTreeSet::new(),
             awaiting: BTreeSet::new(),
             inbox,
-            active: 0,
             outbox: Vec::new(),
             transactions: Vec::new(),
             key_asks: Vec::new(),
@@ -299,6 +217,8 @@ impl Board {
             usage: Usage { records, bytes, ..Usage::default() },
             last_failed: None,
             trouble: None,
+            stopping: None,
+            went_on: records == 0,
             continue_as: None,
             notepad,
             undos: Undos::of(undoable),
@@ -319,6 +239,6 @@ impl Board {
 pub(crate) enum Then {
     /// It waits until that is recorded.
     Record,
-    /// It waits for a time, for its next try.
+    /// It waits until that is recorded, and then for the time of its next try.
     Pause(Timestamp),
 }

@@ -9,8 +9,10 @@ use tokio::task::AbortHandle;
 
 use super::inbox::NOBODY;
 use super::{
-    Board, Child, Draft, Inner, LeafId, LeafKind, Phase, Placed, Transaction, Trouble, Usage,
+    Board, Child, Draft, Inner, LeafId, LeafKind, Phase, Placed, Standing, Transaction, Trouble,
+    Usage,
 };
+use crate::driver::Stop;
 use crate::driver::past::Leftover;
 use crate::limits::{HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, HISTORY_WARN_PERCENT};
 use crate::{Json, Record, RecordKind, RunId, Timestamp, Waits};
@@ -26,7 +28,7 @@ impl Board {
             return false;
         }
         inner.offer = Some(id);
-        let waker = inner.leaves.get(&id).map(|leaf| leaf.waker.clone());
+        let waker = inner.leaves.get(id).map(|leaf| leaf.waker.clone());
         drop(inner);
         waker.into_iter().for_each(Waker::wake);
         true
@@ -37,13 +39,16 @@ impl Board {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let Some(id) = inner.offer.take() else { return };
-        let Some(leaf) = inner.leaves.get_mut(&id) else { return };
+        let Some(leaf) = inner.leaves.get(id) else { return };
         if leaf.kind.heeds_signals() {
-            leaf.phase = Phase::Aside;
             let name = Arc::clone(&leaf.step);
+            inner.leaves.set(id, Phase::Aside);
             inner.leave_inbox(&name, id);
-        } else if let Phase::Recorded { seq, at, record } = &mut leaf.phase {
-            leaf.phase = Phase::Withdrawn { seq: *seq, at: *at, record: record.take() };
+        } else {
+            inner.leaves.change(id, |phase| match phase {
+                Phase::Recorded { seq, at, record } => Phase::Withdrawn { seq, at, record },
+                other => other,
+            });
         }
     }
 
@@ -55,6 +60,7 @@ impl Board {
     /// Lets every unrecorded leaf begin.
     pub(crate) fn allow_all(&self) {
         let mut inner = self.lock();
+        inner.went_on = true;
         let mut asked = std::mem::take(&mut inner.asked);
         let wakers: Vec<_> = asked.drain(..).filter_map(|id| inner.allow(id)).collect();
         // Its room is for the next ones.
@@ -66,7 +72,7 @@ impl Board {
     /// Wakes the leaves whose bodies woke, so that whatever holds them polls them.
     pub(crate) fn wake_leaves(&self, leaves: &[LeafId]) {
         let inner = self.lock();
-        let woken = leaves.iter().filter_map(|id| inner.leaves.get(id));
+        let woken = leaves.iter().filter_map(|id| inner.leaves.get(*id));
         let wakers: Vec<_> = woken.map(|leaf| leaf.waker.clone()).collect();
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
@@ -78,11 +84,11 @@ impl Board {
         let mut wakers = Vec::new();
         while inner.alarms.first().is_some_and(|(until, _)| *until <= now) {
             let Some((_, id)) = inner.alarms.pop_first() else { break };
-            match inner.leaves.get_mut(&id) {
+            match inner.leaves.get_mut(id) {
                 // A further try begins as a first one does: when the lease is known to hold.
                 Some(leaf) if leaf.kind == LeafKind::Step => {
-                    leaf.phase = Phase::Asked;
                     leaf.waits = None;
+                    inner.leaves.set(id, Phase::Asked);
                     inner.asked.push(id);
                 }
                 _ => wakers.extend(inner.allow(id)),
@@ -111,7 +117,7 @@ impl Board {
     /// Keeps the task of a leaf's transaction, so that it ends with the leaf.
     pub(crate) fn transacts(&self, id: LeafId, task: AbortHandle) {
         let mut inner = self.lock();
-        if let Some(leaf) = inner.leaves.get_mut(&id) {
+        if let Some(leaf) = inner.leaves.get_mut(id) {
             leaf.task = Some(task);
         } else {
             drop(inner);
@@ -123,8 +129,7 @@ impl Board {
     /// function before it is durable.
     pub(crate) fn take_lone_result(&self) -> Option<Draft> {
         let mut inner = self.lock();
-        let is_lone = inner.active == 0
-            && inner.asked.is_empty()
+        let is_lone = inner.leaves.allow_lone_result()
             && !inner.places.is_any_open()
             && matches!(&inner.outbox[..], [draft] if draft.entry.kind().is_final());
         let draft = inner.outbox.pop_if(|_| is_lone)?;
@@ -142,30 +147,62 @@ impl Board {
             RecordKind::Began if id == NOBODY => return inner.noted(),
             _ => {}
         }
-        let Some(leaf) = inner.leaves.get_mut(&id) else { return };
+        let Some(leaf) = inner.leaves.get(id) else { return };
         if kind.is_final() {
-            leaf.phase = Phase::Recorded { seq, at, record: None };
+            inner.leaves.set(id, Phase::Recorded { seq, at, record: None });
             inner.ready.insert(seq, id);
         } else if kind == RecordKind::Began {
             let waker = inner.allow(id);
             drop(inner);
             waker.into_iter().for_each(Waker::wake);
+        } else if let Phase::RecordingTry(until) = *leaf.phase() {
+            // Only now: if the next try began before, a crash would leave a try that nobody counts.
+            inner.leaves.set(id, Phase::Pausing(until));
+            inner.alarms.insert((until, id));
         }
     }
 
+    /// How many bodies execute.
     pub(crate) fn active(&self) -> usize {
-        self.lock().active
+        self.lock().leaves.count(Standing::Executes)
+    }
+
+    /// Whether the run goes on without the clock or the world outside.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.lock().leaves.keep_awake()
+    }
+
+    /// Whether a run that is to be given back has something that ends by itself, after which it may be
+    /// complete.
+    pub(crate) fn delays_release(&self) -> bool {
+        self.lock().leaves.delay_release()
+    }
+
+    /// Whether nothing began in this execution that is not recorded: the function is being replayed.
+    pub(crate) fn is_replaying(&self) -> bool {
+        !self.lock().went_on
+    }
+
+    /// Whether a function that is replayed may yet ask for what it did before: it wants to begin
+    /// nothing new, and has not asked for all there is, or waits for something that is not from its
+    /// `Ctx`.
+    pub(crate) fn may_ask_more(&self) -> bool {
+        let inner = self.lock();
+        let waits_elsewhere = inner.leaves.is_empty();
+        let wants = inner.leaves.count(Standing::Wants) > 0;
+        !wants && (inner.has_unasked() || inner.misses_on_cancel() || waits_elsewhere)
+    }
+
+    /// Tells the leaves that the run is asked to stop, or that it is not any more.
+    pub(crate) fn set_stopping(&self, stop: Option<Stop>) {
+        self.lock().stopping = stop;
     }
 
     /// Whether the run goes on without the clock: a body executes, or the function waits for
     /// something that is not from its `Ctx`.
     pub(crate) fn is_busy(&self) -> bool {
         let inner = self.lock();
-        inner.active > 0 || inner.leaves.is_empty()
-    }
-
-    pub(crate) fn is_ready(&self) -> bool {
-        !self.lock().ready.is_empty()
+        inner.leaves.count(Standing::Executes) > 0 || inner.leaves.is_empty()
     }
 
     /// The children that are to be started.
@@ -176,7 +213,7 @@ impl Board {
     /// What a run waits for that rests: a signal before a time.
     pub(crate) fn waits_for(&self) -> Option<Waits> {
         let inner = self.lock();
-        let first = inner.awaiting.first().and_then(|id| inner.leaves.get(id));
+        let first = inner.awaiting.first().and_then(|id| inner.leaves.get(*id));
         let signal = first.and_then(|leaf| leaf.waits.clone());
         drop(inner);
         signal.or_else(|| self.next_alarm().map(|(_, waits)| waits))
@@ -186,7 +223,7 @@ impl Board {
     pub(crate) fn next_alarm(&self) -> Option<(Timestamp, Waits)> {
         let inner = self.lock();
         let (until, id) = inner.alarms.first()?;
-        let leaf = inner.leaves.get(id)?;
+        let leaf = inner.leaves.get(*id)?;
         let step = leaf.step.to_string();
         let waits = match leaf.kind {
             LeafKind::Timer => Waits::Timer { step },
@@ -205,15 +242,13 @@ impl Board {
     /// Whether records are left that nobody has asked for. Of signals, which belong to no wait, only
     /// those count that another build took: they were waited for, further on.
     pub(crate) fn has_unasked(&self) -> bool {
-        let inner = self.lock();
-        let elsewhere = |record: &Record| inner.past.is_of_another_build(record);
-        !inner.past.is_empty() || inner.inbox.kept().any(elsewhere)
+        self.lock().has_unasked()
     }
 
     /// The steps that want to begin, for people.
     pub(crate) fn asked_steps(&self) -> Vec<String> {
         let inner = self.lock();
-        let asked = inner.asked.iter().filter_map(|id| inner.leaves.get(id));
+        let asked = inner.asked.iter().filter_map(|id| inner.leaves.get(*id));
         asked.map(|leaf| leaf.step.to_string()).collect()
     }
 
@@ -241,11 +276,15 @@ impl Board {
 }
 
 impl Inner {
+    fn has_unasked(&self) -> bool {
+        let elsewhere = |record: &Record| self.past.is_of_another_build(record);
+        !self.past.is_empty() || self.inbox.kept().any(elsewhere)
+    }
+
     /// Lets a leaf begin at its next poll; returns what wakes it.
-    fn allow(&mut self, id: LeafId) -> Option<Waker> {
-        let leaf = self.leaves.get_mut(&id)?;
-        leaf.phase = Phase::Allowed;
-        Some(leaf.waker.clone())
+    pub(super) fn allow(&mut self, id: LeafId) -> Option<Waker> {
+        self.leaves.set(id, Phase::Allowed);
+        self.leaves.get(id).map(|leaf| leaf.waker.clone())
     }
 }
 

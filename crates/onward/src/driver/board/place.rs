@@ -93,7 +93,7 @@ impl Board {
     pub(crate) fn place_transaction(&self, draft: Draft) -> Option<Record> {
         let now = self.store.clock().now();
         let mut inner = self.lock();
-        if !inner.leaves.contains_key(&draft.leaf) {
+        if !inner.leaves.contains(draft.leaf) {
             return None;
         }
         let (seq, at) = inner.places.take_for(draft.leaf, now);
@@ -114,7 +114,7 @@ impl Board {
 
     /// Whether a leaf is alive.
     pub(crate) fn is_alive(&self, id: LeafId) -> bool {
-        self.lock().leaves.contains_key(&id)
+        self.lock().leaves.contains(id)
     }
 
     /// Tells a leaf what became of its transaction, and closes the number that it took.
@@ -126,13 +126,12 @@ impl Board {
             inner.usage.add(record.bytes(), self.run);
             inner.undos.note(&record.step, &record.entry, record.seq);
         }
-        let Some(leaf) = inner.leaves.get_mut(&id) else { return };
+        let Some(leaf) = inner.leaves.get_mut(id) else { return };
         match transacted {
             Transacted::Recorded(record) => {
-                inner.active -= 1;
-                inner.ready.insert(record.seq, id);
-                leaf.phase =
-                    Phase::Recorded { seq: record.seq, at: record.at, record: Some(record) };
+                let (seq, at) = (record.seq, record.at);
+                inner.leaves.set(id, Phase::Recorded { seq, at, record: Some(record) });
+                inner.ready.insert(seq, id);
             }
             // The leaf decides whether there is another try, as for any body that failed.
             Transacted::Failed(failure) => {

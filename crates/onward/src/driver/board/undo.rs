@@ -101,12 +101,17 @@ impl Board {
             let detail = format!("more than {ON_CANCEL_MAX} calls of on_cancel");
             return self.trouble(Code::HistoryFull, detail);
         }
+        let uncertain = inner.numbers.call_on_cancel();
         inner.undos.on_cancel.push(Some(undo));
         if inner.usage.records == 0 && inner.outbox.is_empty() && !inner.undos.noting {
             inner.undos.noting = true;
             let step = step_id::ON_CANCEL.into();
             let (leaf, entry) = (NOBODY, Entry::Began);
             inner.outbox.push(Draft { leaf, step, entry, try_number: 1, began_at: now });
+        }
+        drop(inner);
+        if uncertain {
+            self.refuse_order("ctx.on_cancel() in two branches");
         }
     }
 
@@ -121,19 +126,7 @@ impl Board {
         let undos = &inner.undos;
         !undos.steps.is_empty()
             || !undos.recorded.is_empty()
-            || (cancelled && !undos.on_cancel.is_empty())
-    }
-
-    /// Whether a step that is recorded as undoable was not asked for again, so that its undo is not
-    /// there.
-    pub(crate) fn misses_undos(&self) -> bool {
-        let inner = self.lock();
-        if inner.undos.recorded.is_empty() {
-            return false;
-        }
-        let done = inner.undos.steps.values().filter_map(|kept| kept.done.as_ref());
-        let done: BTreeSet<u64> = done.map(|(seq, _)| *seq).collect();
-        inner.undos.recorded.keys().any(|seq| !done.contains(seq))
+            || (cancelled && (!undos.on_cancel.is_empty() || inner.past.has_on_cancel()))
     }
 
     /// What there is to undo: the calls for a cancel, and the places of the steps that are done and
@@ -144,7 +137,9 @@ impl Board {
         let seqs: BTreeSet<u64> =
             done.map(|(seq, _)| *seq).chain(inner.undos.recorded.keys().copied()).collect();
         let seqs = seqs.into_iter().rev().collect();
-        (if cancelled { inner.undos.on_cancel.len() } else { 0 }, seqs)
+        // One that the function has not asked for again is told as left undone.
+        let on_cancel = inner.undos.on_cancel.len().max(usize::from(inner.past.has_on_cancel()));
+        (if cancelled { on_cancel } else { 0 }, seqs)
     }
 
     /// Turns the board back: the function is gone, and what follows is not its doing. `tail` is what
@@ -198,6 +193,11 @@ impl Board {
 }
 
 impl Inner {
+    /// Whether something to execute on a cancel is recorded, and the function has not asked for it again.
+    pub(super) fn misses_on_cancel(&self) -> bool {
+        self.past.has_on_cancel() && self.undos.on_cancel.is_empty()
+    }
+
     /// Takes notice that the note is durable; no leaf waits for it.
     pub(super) fn noted(&mut self) {
         self.undos.noting = false;

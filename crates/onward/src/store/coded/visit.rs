@@ -190,7 +190,9 @@ pub(super) fn settle(run: RunId, settle: &mut Settle, visit: &mut dyn Visit) {
     match end {
         End::Completed(output) => visit.json(PayloadPlace::Output { run }, output),
         End::Failed { failure, step: _ } => visit.failure(PayloadPlace::Failure { run }, failure),
-        End::Continued { run, input } => visit.json(PayloadPlace::Input { run: *run }, input),
+        End::Continued { run, input, undelivered: _ } => {
+            visit.json(PayloadPlace::Input { run: *run }, input)
+        }
         End::Stuck { detail, code: _, wakes_seen: _ } => {
             visit.text(PayloadPlace::Stuck { run }, detail);
         }

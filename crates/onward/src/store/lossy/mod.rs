@@ -42,9 +42,9 @@ pub struct LossyStore {
     /// How many answers to transactions are still to be lost.
     transaction_losses: AtomicUsize,
     /// Whether each kind of [`Held`] is held back.
-    held: [watch::Sender<bool>; 4],
+    held: [watch::Sender<bool>; 5],
     /// How many of each kind were asked for.
-    asked: [AtomicUsize; 4],
+    asked: [AtomicUsize; 5],
     /// How many writes are still done before the store goes silent, and on which side of the
     /// next one that falls.
     life: Mutex<Option<(usize, Death)>>,
@@ -97,6 +97,8 @@ pub enum Held {
     TransactionsBefore,
     /// [`Store::start`] of children: nothing is done yet.
     Children,
+    /// [`Store::inbox`]: nothing is read yet.
+    Looks,
 }
 
 /// What becomes of a write.
@@ -395,7 +397,11 @@ impl Store for LossyStore {
     }
 
     fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox> {
-        self.counted(self.inner.inbox(run, after))
+        self.asked[Held::Looks as usize].fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            self.free(Held::Looks).await;
+            self.counted(self.inner.inbox(run, after)).await
+        })
     }
 
     fn cancel(&self, run: RunId) -> Answer<'_, Run> {

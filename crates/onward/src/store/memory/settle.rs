@@ -4,7 +4,7 @@
 //! write that was done.
 
 use super::*;
-use crate::{Code, Json};
+use crate::{Code, Json, RecordKind};
 
 pub(super) fn record(state: &mut State, lease: Lease, records: Vec<Record>) -> Result<(), Error> {
     let new = not_yet_there(state, lease, records);
@@ -75,11 +75,11 @@ pub(super) fn settle(
     Ok(settled)
 }
 
-/// Refuses to go on as a run that is there.
+/// Refuses to go on if the run is asked to end, or as a run that is there.
 fn check_continuation(state: &State, run: RunId, end: &End) -> Result<(), Error> {
     let End::Continued { run: next, .. } = end else { return Ok(()) };
-    let marked = state.row(run)?.run.cancel_at.is_some();
-    if !marked && state.runs.contains_key(next) {
+    rules::check_continues(run, state.row(run)?.run.cancel_at.is_some())?;
+    if state.runs.contains_key(next) {
         return Err(Error::Conflict(Conflict::Record { run }));
     }
     Ok(())
@@ -112,11 +112,10 @@ fn end(state: &mut State, run: RunId, end: End, now: Timestamp) -> Result<Settle
             state.end(run, RunState::Failed, now);
         }
         End::Cancelled => state.end(run, RunState::Cancelled, now),
-        // A cancel that met the continuation half-way must not be lost with the old run.
-        End::Continued { .. } if row.run.cancel_at.is_some() => {
-            state.end(run, RunState::Cancelled, now);
+        End::Continued { run: next, input, undelivered } => {
+            row.void_signals(&undelivered, now);
+            continue_as(state, run, next, input, now)?;
         }
-        End::Continued { run: next, input } => continue_as(state, run, next, input, now)?,
     }
     Ok(settled)
 }
@@ -148,6 +147,14 @@ fn continue_as(
 }
 
 impl Row {
+    /// Takes the records of these signals out of the history, visibly.
+    fn void_signals(&mut self, steps: &[String], now: Timestamp) {
+        let arrived = |record: &&mut Record| record.entry.kind() == RecordKind::Arrived;
+        let records = self.records.iter_mut().filter(arrived);
+        let voided = records.filter(|record| steps.contains(&record.step));
+        voided.for_each(|record| record.voided_at = Some(now));
+    }
+
     fn park(
         &mut self,
         wake_at: Option<Timestamp>,

@@ -59,7 +59,7 @@ impl Row {
     pub(super) fn untaken(&self) -> Vec<Signal> {
         let taken = |signal: &Signal| {
             let step = signal.recorded_as();
-            self.records.iter().any(|record| record.step == step)
+            self.records.iter().any(|record| record.step == step && record.voided_at.is_none())
         };
         self.signals.iter().filter(|it| !it.is_carried() && !taken(it)).cloned().collect()
     }

@@ -11,6 +11,7 @@ use super::queues;
 use super::record::{add, holds};
 use super::row::{Row, json_text, limit, run_uuid, small, worker_uuid};
 use super::start::insert_run;
+use super::steer::void_signal;
 use super::tx::{Param, Tx};
 use crate::limits::SIGNAL_KEYS_CARRIED_MAX;
 use crate::store::steer::unpause;
@@ -58,10 +59,11 @@ async fn settled_before(tx: &Tx, lease: Lease, row: &Row) -> Result<Option<Settl
     Ok(ended.then_some(Settled::AsSaid))
 }
 
-/// Refuses to go on as a run that is there, before anything is written.
+/// Refuses to go on if the run is asked to end, or as a run that is there, before anything is written.
 async fn check_continuation(tx: &Tx, row: &Row, end: &End) -> Result<(), Fault> {
     let End::Continued { run: next, .. } = end else { return Ok(()) };
-    if row.run.cancel_at.is_none() && tx.locked(*next).await?.is_some() {
+    rules::check_continues(row.run.id, row.run.cancel_at.is_some())?;
+    if tx.locked(*next).await?.is_some() {
         return Err(Error::Conflict(Conflict::Record { run: row.run.id }).into());
     }
     Ok(())
@@ -85,11 +87,12 @@ async fn end(tx: &mut Tx, mut row: Row, end: &End) -> Result<Settled, Fault> {
             finish(tx, row, RunState::Failed).await
         }
         End::Cancelled => finish(tx, row, RunState::Cancelled).await,
-        // A cancel that met the continuation half-way must not be lost with the old run.
-        End::Continued { .. } if row.run.cancel_at.is_some() => {
-            finish(tx, row, RunState::Cancelled).await
+        End::Continued { run, input, undelivered } => {
+            for step in undelivered {
+                void_signal(tx, row.run.id, step).await?;
+            }
+            continue_as(tx, row, *run, input).await
         }
-        End::Continued { run, input } => continue_as(tx, row, *run, input).await,
         End::Parked { wake_at, waits_for, wakes_seen } => {
             park(tx, row, *wakes_seen, waits_for.clone(), *wake_at).await
         }

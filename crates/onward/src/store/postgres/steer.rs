@@ -131,10 +131,7 @@ pub(super) async fn ask_child_again(tx: &mut Tx, run: RunId, step: &str) -> Resu
     if again == ChildAgain::Leave {
         return Ok(());
     }
-    let now = tx.now.as_millis();
-    let params: [Param<'_>; 3] =
-        [(&id, Type::UUID), (&recorded_as, Type::TEXT), (&now, Type::INT8)];
-    tx.rows(include_str!("sql/retry_void_signal.sql"), &params).await?;
+    void_signal(tx, run, &recorded_as).await?;
     let params: [Param<'_>; 2] = [(&id, Type::UUID), (&no, Type::INT8)];
     tx.rows(include_str!("sql/retry_signal_drop.sql"), &params).await?;
     match again {
@@ -142,4 +139,13 @@ pub(super) async fn ask_child_again(tx: &mut Tx, run: RunId, step: &str) -> Resu
         ChildAgain::Tell => signal::tell_parent(tx, child.run.id).await,
         ChildAgain::Await | ChildAgain::Leave => Ok(()),
     }
+}
+
+/// Takes the record of a signal out of a run's history, visibly.
+pub(super) async fn void_signal(tx: &Tx, run: RunId, recorded_as: &str) -> Result<(), Fault> {
+    let (id, now) = (run_uuid(run), tx.now.as_millis());
+    let params: [Param<'_>; 3] =
+        [(&id, Type::UUID), (&recorded_as, Type::TEXT), (&now, Type::INT8)];
+    tx.rows(include_str!("sql/retry_void_signal.sql"), &params).await?;
+    Ok(())
 }

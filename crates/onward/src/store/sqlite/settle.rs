@@ -95,11 +95,11 @@ fn settled_before(tx: &Tx<'_>, lease: Lease, held: &Held) -> Result<Option<Settl
     Ok(ended.then_some(Settled::AsSaid))
 }
 
-/// Refuses to go on as a run that is there, before anything is written.
+/// Refuses to go on if the run is asked to end, or as a run that is there, before anything is written.
 fn check_continuation(tx: &Tx<'_>, run: RunId, held: &Held, end: &End) -> Result<(), Fault> {
     let End::Continued { run: next, .. } = end else { return Ok(()) };
-    let sql = include_str!("sql/record_fence.sql");
-    if !held.cancel_asked && tx.exists(sql, [run_blob(*next)])? {
+    rules::check_continues(run, held.cancel_asked)?;
+    if tx.exists(include_str!("sql/record_fence.sql"), [run_blob(*next)])? {
         return Err(Error::Conflict(Conflict::Record { run }).into());
     }
     Ok(())
@@ -117,9 +117,13 @@ fn end(tx: &mut Tx<'_>, lease: Lease, held: Held, end: &End) -> Result<Settled, 
             finish(tx, &held, RunState::Failed, step.as_deref())
         }
         End::Cancelled => finish(tx, &held, RunState::Cancelled, None),
-        // A cancel that met the continuation half-way must not be lost with the old run.
-        End::Continued { .. } if held.cancel_asked => finish(tx, &held, RunState::Cancelled, None),
-        End::Continued { run, input } => continue_as(tx, lease.run, &held, *run, input),
+        End::Continued { run, input, undelivered } => {
+            for step in undelivered {
+                let params = params![held.no, step, tx.now.as_millis()];
+                tx.execute(include_str!("sql/retry_void_signal.sql"), params)?;
+            }
+            continue_as(tx, lease.run, &held, *run, input)
+        }
         End::Parked { wake_at, waits_for, wakes_seen } => {
             park(tx, &held, *wakes_seen, waiting(waits_for.clone(), *wake_at))
         }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use onward::{Code, Ctx, Entry, Failure, OnConflict, Onward, Retry, RunHandle, RunState};
+use onward::limits::PAYLOAD_BYTES_MAX;
+use onward::{Code, Ctx, Entry, Failure, Json, OnConflict, Onward, Retry, RunHandle, RunState};
 use serde::Deserialize;
 
 use super::{Log, WORK, steps_of, undoing};
@@ -292,7 +293,8 @@ async fn an_undo_that_fails_is_tried_again() {
                     let number = step.try_number();
                     std::future::ready(if number < 3 { Err(Failure::new("busy")) } else { Ok(()) })
                 });
-                charge.undo_retry(Retry::fixed(Duration::from_millis(20)).tries(5)).await?;
+                // Longer than a busy machine takes to record the failed try.
+                charge.undo_retry(Retry::fixed(Duration::from_millis(500)).tries(5)).await?;
                 Err(Failure::fatal("lost").code("parcel_lost"))
             }
         });
@@ -305,4 +307,36 @@ async fn an_undo_that_fails_is_tried_again() {
         worker.shutdown().await.unwrap();
     })
     .await;
+}
+
+/// What a failure has besides its message is anything, up to the limit of a payload.
+#[tokio::test]
+async fn a_failure_with_details_is_undone_as_any_other() {
+    for details in [
+        r#"{"declined":[1,2.50,"no"]}"#.to_owned(),
+        format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)),
+    ] {
+        on_each_store(async |onward| {
+            let (log, details) = (Log::default(), Json::parse(&details).unwrap());
+            let of = (log.clone(), details.clone());
+            let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+                let (log, details) = of.clone();
+                async move {
+                    log.step(&ctx, "charge", 7).await?;
+                    Err(Failure::fatal("lost").code("parcel_lost").details(&details))
+                }
+            });
+            let worker = worker.start().await.unwrap();
+            let run = onward.start(WORK, &()).await.unwrap();
+            let failure = run.ended().await.unwrap().failure.unwrap();
+            assert!(failure.is("parcel_lost"), "{failure}");
+            assert_eq!(log.lines(), ["charge", "undo charge 7"]);
+            // They are left out only where there is no room for them.
+            let fits = details.as_str().len() < PAYLOAD_BYTES_MAX / 2;
+            assert_eq!(failure.details, fits.then_some(details));
+            assert_eq!(undoing(&run).await.undone, ["charge"]);
+            worker.shutdown().await.unwrap();
+        })
+        .await;
+    }
 }

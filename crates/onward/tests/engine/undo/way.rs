@@ -7,7 +7,7 @@ use onward::testing::TestOnward;
 use onward::{Code, Ctx, Failure, Onward, Retry, RunState, Workflow};
 
 use super::{Log, WORK, steps_of};
-use crate::stores::until_state;
+use crate::stores::{on_each_store, until_state};
 
 #[tokio::test]
 async fn a_cancelled_run_without_undos_executes_no_body() {
@@ -189,4 +189,33 @@ async fn what_an_undo_owns_is_dropped_with_its_run() {
     run.result().await.unwrap();
     worker.shutdown().await.unwrap();
     assert!(Arc::strong_count(&owned) <= 2, "the handler's own may be left, and no run's");
+}
+
+/// The replay waits for something that is not from the run's `Ctx` before it comes to the call.
+#[tokio::test]
+async fn a_cancel_finds_what_a_replay_comes_to_only_after_a_foreign_await() {
+    on_each_store(async |onward| {
+        let log = Log::default();
+        let of = log.clone();
+        let worker = onward.worker().linger(Duration::ZERO).serve(WORK, move |ctx: Ctx, ()| {
+            let log = of.clone();
+            async move {
+                ctx.step("first", async |_| Ok::<_, Failure>(())).await?;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                ctx.on_cancel(move |_| {
+                    log.add("told");
+                    std::future::ready(Ok::<_, Failure>(()))
+                });
+                ctx.signal::<()>("never").await
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(WORK, &()).await.unwrap();
+        until_state(&run, RunState::Waiting).await;
+        run.cancel().await.unwrap();
+        assert_eq!(run.ended().await.unwrap().state, RunState::Cancelled);
+        assert_eq!(log.lines(), ["told"]);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }

@@ -22,7 +22,7 @@ async fn a_continuation_and_a_start_on_its_key_are_both_answered() {
     let raw = stage.raw().await;
     hold_step(&raw, lease.run, "a").await;
     let next = RunId::new();
-    let end = End::Continued { run: next, input: json("2") };
+    let end = End::Continued { run: next, input: json("2"), undelivered: Vec::new() };
     let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], end));
     stage.waiting(1).await;
     let met = store.start(vec![keyed_run("k")]);
@@ -87,7 +87,7 @@ async fn a_worker_may_leave_while_it_settles() {
     let lease = claimed(&store, worker, 1).await;
     let raw = stage.raw().await;
     hold_step(&raw, lease.run, "a").await;
-    let end = End::Continued { run: RunId::new(), input: json("2") };
+    let end = End::Continued { run: RunId::new(), input: json("2"), undelivered: Vec::new() };
     let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], end));
     stage.waiting(1).await;
     let left = store.leave(worker);

@@ -425,9 +425,11 @@ impl World {
                 End::Failed { failure: Failure::fatal("declined"), step }
             }
             Ending::Cancelled => End::Cancelled,
-            Ending::Continued => {
-                End::Continued { run: RunId::from_u128(self.next_id()), input: json(9) }
-            }
+            Ending::Continued => End::Continued {
+                run: RunId::from_u128(self.next_id()),
+                input: json(9),
+                undelivered: Vec::new(),
+            },
             Ending::Parked { after_ms, knows_wakes } => End::Parked {
                 wake_at: after_ms.map(|ms| stage.now() + Duration::from_millis(ms)),
                 waits_for: Waits::Timer { step: "$sleep".to_owned() },

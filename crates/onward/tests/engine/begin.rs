@@ -1,0 +1,241 @@
+//! What may begin, and what may not yet: nothing before what it rests on is on disk.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward::conformance::Held;
+use onward::store::{MemoryStore, Store};
+use onward::{Code, Ctx, Failure, Retry, RunState, TestClock, Waits, Workflow};
+
+use crate::process::Process;
+use crate::stores::{on_each_store, until_state};
+
+const WORK: Workflow<(), ()> = Workflow::named("work");
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn add(&self, line: impl Into<String>) {
+        self.0.lock().unwrap().push(line.into());
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Lets everything that can go on do so: these tests have one thread.
+async fn all_rest() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A process on a store in memory, whose clock the test moves.
+fn process() -> (Process, TestClock) {
+    let clock = TestClock::new();
+    let data: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+    (Process::on(&data), clock)
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(20), waiting).await.is_ok(), "{what}");
+}
+
+#[tokio::test]
+async fn a_try_begins_after_the_failure_before_it_is_recorded() {
+    let (Process { store, onward }, clock) = process();
+    let log = Log::default();
+    let of = log.clone();
+    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+        let log = of.clone();
+        async move {
+            let step = ctx.step("charge", async |step| {
+                log.add(step.try_number().to_string());
+                Err::<(), _>(Failure::new("busy"))
+            });
+            step.retry(Retry::fixed(Duration::from_millis(100)).tries(3)).await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    store.hold(Held::Records);
+    let run = onward.start(WORK, &()).await.unwrap();
+    until("its failure is on its way", || store.asked(Held::Records) == 1).await;
+    clock.advance(Duration::from_secs(1));
+    all_rest().await;
+    assert_eq!(log.lines(), ["1"], "a crash now would leave a try that nobody counts");
+    store.let_go(Held::Records);
+    let ended = run.ended();
+    tokio::pin!(ended);
+    let state = loop {
+        tokio::select! {
+            ended = &mut ended => break ended.unwrap().state,
+            () = all_rest() => clock.advance(Duration::from_secs(1)),
+        }
+    };
+    assert_eq!(state, RunState::Failed);
+    assert_eq!(log.lines(), ["1", "2", "3"]);
+    worker.shutdown().await.unwrap();
+}
+
+/// Polls both once, then the first until it is done, and only then the second.
+async fn one_then_the_other<T, U>(
+    mut one: impl Future<Output = T> + Unpin,
+    mut other: impl Future<Output = U> + Unpin,
+) -> (T, U) {
+    let mut polled = false;
+    let first = poll_fn(|cx| {
+        let first = Pin::new(&mut one).poll(cx);
+        if !std::mem::replace(&mut polled, true) {
+            assert!(Pin::new(&mut other).poll(cx).is_pending());
+        }
+        first
+    });
+    (first.await, other.await)
+}
+
+/// The second may begin at its next poll, which comes only when the first is done: then it follows
+/// from a result that a crash would take back.
+#[tokio::test]
+async fn a_step_that_may_begin_waits_for_the_result_that_leads_to_its_poll() {
+    let (Process { store, onward }, _) = process();
+    let log = Log::default();
+    let of = log.clone();
+    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+        let log = of.clone();
+        async move {
+            let [one, other] = ["one", "other"].map(|name| {
+                let log = log.clone();
+                ctx.step(name, move |_| {
+                    log.add(name);
+                    std::future::ready(Ok::<_, Failure>(()))
+                })
+            });
+            let (one, other) = one_then_the_other(one, other).await;
+            one.and(other)
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    store.hold(Held::Records);
+    let run = onward.start(WORK, &()).await.unwrap();
+    until("the first result is on its way", || store.asked(Held::Records) == 1).await;
+    all_rest().await;
+    assert_eq!(log.lines(), ["one"]);
+    store.let_go(Held::Records);
+    run.result().await.unwrap();
+    assert_eq!(log.lines(), ["one", "other"]);
+    worker.shutdown().await.unwrap();
+}
+
+/// The function knows what it did before, and does not ask for it again.
+#[tokio::test]
+async fn a_replay_that_returns_early_is_stopped() {
+    on_each_store(async |onward| {
+        let again = Arc::new(AtomicBool::new(false));
+        let of = Arc::clone(&again);
+        let serve = || {
+            let again = Arc::clone(&of);
+            onward.worker().build("same").linger(Duration::ZERO).serve(WORK, move |ctx: Ctx, ()| {
+                let replayed = again.swap(true, Ordering::SeqCst);
+                async move {
+                    if replayed {
+                        return Ok(());
+                    }
+                    ctx.step("charge", async |_| Ok::<_, Failure>(())).await?;
+                    ctx.signal("go").await
+                }
+            })
+        };
+        let worker = serve().start().await.unwrap();
+        let run = onward.start(WORK, &()).await.unwrap();
+        until_state(&run, RunState::Waiting).await;
+        run.signal("go", &()).await.unwrap();
+        let is_stuck = async || {
+            let waits = run.status().await.unwrap().waits_for;
+            matches!(waits, Some(Waits::Stuck { code, .. }) if code == Code::HistoryMismatch.as_str())
+        };
+        let stuck = async {
+            while !is_stuck().await {
+                assert_ne!(run.status().await.unwrap().state, RunState::Completed);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), stuck).await.unwrap();
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const CHILD: Workflow<(), u32> = Workflow::named("child");
+const PARENT: Workflow<(), u32> = Workflow::named("parent");
+
+/// It was paused when the child ended, so that the end is not in its history; then the child was
+/// deleted.
+#[tokio::test]
+async fn a_child_that_is_gone_is_not_executed_again() {
+    on_each_store(async |onward| {
+        let executed = Arc::new(AtomicU32::new(0));
+        let of = Arc::clone(&executed);
+        let child = move |ctx: Ctx, ()| {
+            let executed = Arc::clone(&of);
+            async move {
+                ctx.signal::<()>("go").await?;
+                Ok(executed.fetch_add(1, Ordering::SeqCst) + 1)
+            }
+        };
+        let parent = async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await;
+        let worker = onward.worker().serve(CHILD, child).serve(PARENT, parent);
+        let worker = worker.linger(Duration::ZERO).start().await.unwrap();
+        let run = onward.start(PARENT, &()).await.unwrap();
+        until_state(&run, RunState::Waiting).await;
+        run.pause().await.unwrap();
+        let Some(Waits::Child { run: child }) = run.status().await.unwrap().waits_for else {
+            panic!("{:?}", run.status().await)
+        };
+        let child = onward.run(child);
+        child.signal("go", &()).await.unwrap();
+        assert_eq!(child.result().await.unwrap().as_str(), "1");
+        child.delete().await.unwrap();
+        run.resume().await.unwrap();
+        let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(result.expect("it waits for a second child").unwrap(), 1);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+/// The signal was accepted in time, and the look that would find it is slow.
+#[tokio::test]
+async fn a_wait_ends_without_its_signal_only_after_a_look_since_its_limit() {
+    const ASK: Workflow<(), Option<u32>> = Workflow::named("ask");
+    let (Process { store, onward }, clock) = process();
+    let ask = async |ctx: Ctx, ()| ctx.signal("go").timeout(Duration::from_secs(60)).await;
+    let worker = onward.worker().serve(ASK, ask).linger(Duration::from_secs(3600));
+    let worker = worker.start().await.unwrap();
+    store.hold(Held::Looks);
+    let run = onward.start(ASK, &()).await.unwrap();
+    until("it looks", || store.asked(Held::Looks) == 1).await;
+    clock.advance(Duration::from_secs(59));
+    run.signal("go", &7).await.unwrap();
+    clock.advance(Duration::from_secs(2));
+    all_rest().await;
+    assert_eq!(run.status().await.unwrap().state, RunState::Running, "it has not looked since");
+    store.let_go(Held::Looks);
+    assert_eq!(run.result().await.unwrap(), Some(7));
+    // One that came too late is not for it.
+    let run = onward.start(ASK, &()).await.unwrap();
+    until("it looks", || store.asked(Held::Looks) > 2).await;
+    all_rest().await;
+    clock.advance(Duration::from_secs(61));
+    assert_eq!(run.result().await.unwrap(), None);
+    worker.shutdown().await.unwrap();
+}
