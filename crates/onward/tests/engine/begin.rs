@@ -188,8 +188,10 @@ async fn a_child_that_is_gone_is_not_executed_again() {
         let child = move |ctx: Ctx, ()| {
             let executed = Arc::clone(&of);
             async move {
+                let count = async |_| Ok::<_, Failure>(executed.fetch_add(1, Ordering::SeqCst) + 1);
+                let count = ctx.step("count", count).await?;
                 ctx.signal::<()>("go").await?;
-                Ok(executed.fetch_add(1, Ordering::SeqCst) + 1)
+                Ok(count)
             }
         };
         let parent = async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await;
@@ -208,6 +210,8 @@ async fn a_child_that_is_gone_is_not_executed_again() {
         run.resume().await.unwrap();
         let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
         assert_eq!(result.expect("it waits for a second child").unwrap(), 1);
+        assert_eq!(child.status().await.unwrap_err().code(), Code::RunNotFound);
+        assert_eq!(executed.load(Ordering::SeqCst), 1);
         worker.shutdown().await.unwrap();
     })
     .await;
