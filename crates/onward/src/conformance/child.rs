@@ -2,7 +2,7 @@
 
 use super::stage::*;
 use crate::limits::CASCADE_BATCH_MAX;
-use crate::store::{End, Lease, NewParent, NewRun, Settled};
+use crate::store::{Conflict, End, Lease, NewParent, NewRun, Settled};
 use crate::{Failure, Parent, RunId, RunState, Waits};
 
 pub(super) fn child_of(lease: Lease, step: &str) -> NewRun {
@@ -117,16 +117,47 @@ pub async fn end_of_a_child_before_the_park_is_not_missed(stage: &Stage) {
     assert_eq!(stage.settle(lease, awaiting(child, 0)).await.unwrap(), Settled::Queued);
 }
 
-/// A parent that has ended is told nothing, and its child ends all the same.
+/// A parent that has ended well, or was cancelled, is told nothing, and its child ends all the same.
 pub async fn end_of_a_child_after_its_parents(stage: &Stage) {
     let worker = stage.worker().await;
+    for end in [End::Completed(json(1)), End::Cancelled] {
+        let lease = stage.running(&worker).await;
+        let mut child = child_of(lease, "$child/ship");
+        child.parent.as_mut().unwrap().detached = true;
+        let child = stage.start(child).await;
+        stage.settle(lease, end).await.unwrap();
+        let held = worker.take(child).await;
+        stage.settle(held, End::Completed(json(7))).await.unwrap();
+        assert!(told(stage, lease.run).await.is_empty());
+        assert_eq!(stage.state(child).await, RunState::Completed);
+    }
+}
+
+/// How a child ended is kept for a parent that failed, since a retry of it waits for the child again. It
+/// wakes nobody, and goes past the limit of signals as every end of a child does.
+pub async fn end_of_a_child_is_kept_for_a_failed_parent(stage: &Stage) {
+    let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
-    let child = stage.start(child_of(lease, "$child/ship")).await;
-    stage.settle(lease, End::Completed(json(1))).await.unwrap();
-    let held = worker.take(child).await;
-    stage.settle(held, End::Completed(json(7))).await.unwrap();
-    assert!(told(stage, lease.run).await.is_empty());
-    assert_eq!(stage.state(child).await, RunState::Completed);
+    let ends = [End::Completed(json(7)), failed_at("pack")];
+    let mut children = Vec::new();
+    for (step, end) in ["$child/ship", "$child/ship#2"].into_iter().zip(ends) {
+        children.push((worker.take(stage.start(child_of(lease, step)).await).await, end));
+    }
+    stage.settle(lease, failed_at("pay")).await.unwrap();
+    let before = stage.run(lease.run).await;
+    for (held, end) in children {
+        stage.settle(held, end).await.unwrap();
+    }
+    let after = stage.run(lease.run).await;
+    assert_eq!((after.state, after.wakes), (before.state, before.wakes));
+    let sent = stage.store.signal(super::signal::new_signal(lease.run, "go", 1)).await;
+    assert_conflict(sent, Conflict::Finished { run: lease.run });
+    stage.store.retry(lease.run).await.unwrap();
+    let signals = worker.take_whole(lease.run).await.signals;
+    let steps: Vec<_> = signals.iter().map(|signal| signal.step.as_str()).collect();
+    assert_eq!(steps, ["$child/ship", "$child/ship#2"]);
+    assert!(signals[0].body.as_str().contains("completed"));
+    assert!(signals[1].body.as_str().contains("declined"));
 }
 
 /// A child that goes on as another tells its parent at the end of the last.

@@ -169,6 +169,7 @@ macro_rules! conformance_suite {
                 end_of_a_child_wakes_its_parent
                 end_of_a_child_before_the_park_is_not_missed
                 end_of_a_child_after_its_parents
+                end_of_a_child_is_kept_for_a_failed_parent
                 end_of_a_continued_child_is_told
                 cancel_of_a_parent_reaches_its_children
                 cancel_of_a_parent_that_fails_reaches_its_children

@@ -118,6 +118,8 @@ pub(crate) enum Signalling {
     Count,
     /// The run waits for signals, and is queued.
     Queue,
+    /// The run failed: it is there for a retry, and wakes nobody.
+    Keep,
 }
 
 /// What a new signal does to this run.
@@ -128,6 +130,15 @@ pub(crate) fn signalling(run: &Run) -> Result<Signalling, Error> {
     let heeds = matches!(run.waits_for, Some(Waits::Signal { .. } | Waits::Child { .. }));
     let waits = run.state == RunState::Waiting && heeds;
     Ok(if waits { Signalling::Queue } else { Signalling::Count })
+}
+
+/// What the end of a child does to its parent, or nothing where nobody will ask for it. A parent that
+/// failed may be retried, and waits for its children again then.
+pub(crate) fn end_signalling(parent: &Run) -> Option<Signalling> {
+    match parent.state {
+        RunState::Failed => Some(Signalling::Keep),
+        _ => signalling(parent).ok(),
+    }
 }
 
 /// Refuses a sender when the run was sent as many signals as it may be. The end of a child is always

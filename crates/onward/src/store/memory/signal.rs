@@ -23,12 +23,12 @@ pub(super) fn signal(
     Ok(Signalled { no, was_there: false, at: now })
 }
 
-/// Tells the parent of a run that has just ended, if it has one that has not ended itself.
+/// Tells the parent of a run that has just ended, if it has one that may ask for it.
 pub(super) fn tell_parent(state: &mut State, run: RunId, now: Timestamp) {
     let Some(new) = state.runs.get(&run).and_then(|row| signal::of_end(&row.run)) else { return };
     let Some(parent) = state.runs.get_mut(&new.run) else { return };
     let told = parent.signals.iter().any(|old| old.name == new.name && old.key == new.key);
-    if !told && let Ok(signalling) = signal::signalling(&parent.run) {
+    if !told && let Some(signalling) = signal::end_signalling(&parent.run) {
         parent.keep(&new, signalling, now);
     }
 }
@@ -51,6 +51,7 @@ impl Row {
         match signalling {
             Signalling::Queue => self.queue(now),
             Signalling::Count => self.run.wakes += 1,
+            Signalling::Keep => {}
         }
         self.run.signals
     }

@@ -25,12 +25,12 @@ pub(super) fn signal(tx: &mut Tx<'_>, new: &NewSignal) -> Result<Signalled, Faul
     Ok(Signalled { no, was_there: false, at: tx.now })
 }
 
-/// Tells the parent of a run that has just ended, if it has one that has not ended itself.
+/// Tells the parent of a run that has just ended, if it has one that may ask for it.
 pub(super) fn tell_parent(tx: &mut Tx<'_>, ended: &Run) -> Result<(), Fault> {
     let Some(new) = signal::of_end(ended) else { return Ok(()) };
     let Some(parent) = row::by_id(tx.conn, new.run)? else { return Ok(()) };
     if same(tx, parent.no, &new)?.is_none()
-        && let Ok(signalling) = signal::signalling(&parent.run)
+        && let Some(signalling) = signal::end_signalling(&parent.run)
     {
         keep(tx, parent, &new, signalling)?;
     }
@@ -57,6 +57,7 @@ fn keep(
             tx.work();
         }
         Signalling::Count => row.run.wakes += 1,
+        Signalling::Keep => {}
     }
     row.save(tx.conn)?;
     tx.changed(row.run.id);

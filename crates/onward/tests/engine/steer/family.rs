@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use onward::testing::TestOnward;
 use onward::{Code, Ctx, Failure, Filter, Onward, Query, RunState, Workflow};
 
 use crate::stores::{on_each_store, until_state};
@@ -78,6 +79,79 @@ async fn a_cancel_reaches_children_and_theirs_before_the_next_sweep() {
         worker.shutdown().await.unwrap();
     })
     .await;
+}
+
+/// Joins a child, which ends when it is told to, with a step that fails until it is mended.
+async fn join(ctx: Ctx, is_mended: Arc<AtomicBool>) -> Result<u32, Failure> {
+    let child = ctx.start(CHILD, &()).detached().result();
+    let pay = ctx.step("pay", async |_| match is_mended.load(Ordering::SeqCst) {
+        true => Ok(1),
+        false => Err(Failure::fatal("no money").code("no_money")),
+    });
+    let (shipped, paid) = tokio::try_join!(child, pay)?;
+    Ok(shipped + paid)
+}
+
+async fn until_child(onward: &Onward) -> onward::RunHandle<u32> {
+    let filter = Filter { workflow: Some("child".to_owned()), ..Filter::default() };
+    let query = Query { filter, ..Query::default() };
+    let found = async {
+        loop {
+            if let Some(child) = onward.list(query.clone()).await.unwrap().runs.pop() {
+                return onward.run(child.id).of_type();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), found).await.unwrap()
+}
+
+/// A child that ended while its parent was failed has told it so: the retried parent goes on with that.
+#[tokio::test]
+async fn a_retried_parent_hears_of_a_child_that_ended_while_it_was_failed() {
+    on_each_store(|onward: Onward| async move {
+        let is_mended = Arc::new(AtomicBool::new(false));
+        let of = Arc::clone(&is_mended);
+        let child = async |ctx: Ctx, ()| ctx.signal::<u32>("go").await;
+        let worker = onward.worker().serve(CHILD, child);
+        let worker = worker.serve(PARENT, move |ctx: Ctx, ()| join(ctx, Arc::clone(&of)));
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(PARENT, &()).await.unwrap();
+        assert!(run.result().await.unwrap_err().failure().unwrap().is("no_money"));
+        let child = until_child(&onward).await;
+        child.signal("go", &7).await.unwrap();
+        assert_eq!(child.result().await.unwrap(), 7);
+
+        is_mended.store(true, Ordering::SeqCst);
+        run.retry().await.unwrap();
+        let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(result.expect("it does not wait for ever").unwrap(), 8);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_parent_out_of_time_hears_of_its_child_when_it_is_retried() {
+    let onward = TestOnward::new().await.unwrap();
+    let child = async |ctx: Ctx, ()| {
+        ctx.sleep(Duration::from_millis(500)).await;
+        Ok::<_, Failure>(7)
+    };
+    let worker = onward
+        .worker()
+        .serve(CHILD, child)
+        .serve(PARENT, async |ctx: Ctx, ()| ctx.start(CHILD, &()).detached().result().await);
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(PARENT, &()).timeout(Duration::from_millis(200)).await.unwrap();
+    let error = run.result().await.unwrap_err();
+    assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()), "{error}");
+    assert_eq!(until_child(&onward).await.result().await.unwrap(), 7);
+
+    run.retry().await.unwrap();
+    let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+    assert_eq!(result.expect("it does not wait for ever").unwrap(), 7);
+    worker.shutdown().await.unwrap();
 }
 
 /// A detached child goes on when its parent is cancelled, and ends as it would have.

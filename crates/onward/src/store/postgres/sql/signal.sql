@@ -14,7 +14,7 @@ create or replace function onward.signal_one(
 language plpgsql volatile set enable_seqscan = off set jit = off as $$
 declare
     v_run record;
-    v_heeds boolean;
+    v_kept boolean;
 begin
     perform onward.durable();
     select r.state, r.signals, r.waits_for into v_run
@@ -37,8 +37,10 @@ begin
     end if;
     no := v_run.signals + 1;
     at := onward.now_ms(p_now);
+    -- How a child ended is no sender's: a parent that failed may be retried, and waits for it again then.
+    v_kept := v_run.state = 'failed' and not starts_with(p_step, '$signal/');
     how := case
-        when v_run.state in ('completed', 'failed', 'cancelled') then 'finished'
+        when v_run.state in ('completed', 'failed', 'cancelled') and not v_kept then 'finished'
         when no > p_most then 'full'
         when v_run.state = 'waiting' and v_run.waits_for::jsonb ->> 'for' in ('signal', 'child')
             then 'queued'
@@ -49,7 +51,7 @@ begin
         update onward.runs r
         set
             signals = signal_one.no,
-            wakes = r.wakes + 1,
+            wakes = r.wakes + case when v_kept then 0 else 1 end,
             state = case when how = 'queued' then 'queued' else r.state end,
             due_at = case when how = 'queued' then signal_one.at else r.due_at end,
             waits_for = case when how = 'queued' then null else r.waits_for end
@@ -60,7 +62,7 @@ end
 $$;
 
 -- Tells the parents of these runs that they have ended, and which of them are woken by it. A parent
--- that has ended itself, or is gone, need not know.
+-- that has completed or was cancelled, or is gone, need not know.
 create or replace function onward.tell_parents(p_now bigint, p_runs uuid[])
 returns table (parent uuid, woken boolean)
 language plpgsql volatile set enable_seqscan = off set jit = off as $$

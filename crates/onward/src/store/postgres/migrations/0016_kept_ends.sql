@@ -1,0 +1,2 @@
+-- Nothing but a version of its own, so that every store writes its functions anew: how a child ended is
+-- kept for a parent that failed.
