@@ -2,7 +2,7 @@
 
 use super::stage::*;
 use crate::store::{Conflict, End, Error, Fork, NewKey, NewRun, Steer};
-use crate::{Entry, OnConflict, RunId, RunState};
+use crate::{Entry, OnConflict, Record, RunId, RunState};
 
 fn steer(stage: &Stage) -> &dyn Steer {
     stage.store.steer().unwrap()
@@ -112,6 +112,19 @@ pub async fn fork_keeps_what_a_retry_voided(stage: &Stage) {
     let history = stage.history(from_mail.id).await;
     assert_eq!(steps(&history), [(1, "ocr"), (2, "pay"), (3, "pay")]);
     assert!(history[1].voided_at.is_some() && history[2].voided_at.is_none());
+}
+
+/// What the run can undo it undoes itself: a fork that takes the records along has nothing to undo.
+pub async fn fork_takes_no_undo_along(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let charge = Record { undoable: true, ..done(1, "charge", 1) };
+    stage.record(lease, vec![charge, done(2, "ship", 1)]).await.unwrap();
+    let fork = fork_of(lease.run, "ship");
+    steer(stage).fork(fork.clone()).await.unwrap();
+    assert!(!stage.history(fork.id).await[0].undoable);
+    assert!(!worker.take_whole(fork.id).await.history[0].undoable);
+    assert!(stage.history(lease.run).await[0].undoable, "the source has it");
 }
 
 /// Signals in the copied part come along in their records, and later ones are numbered on.

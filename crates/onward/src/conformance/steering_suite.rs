@@ -39,6 +39,7 @@ macro_rules! steering_conformance_suite {
                 fork_from_the_first_step_is_fresh
                 live_and_failed_runs_are_forked
                 fork_keeps_what_a_retry_voided
+                fork_takes_no_undo_along
                 fork_numbers_signals_on
                 fork_with_an_open_child_is_refused
                 fork_from_an_unknown_step_says_so

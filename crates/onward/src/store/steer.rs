@@ -158,6 +158,8 @@ pub(crate) fn forked(whole: WholeRun, fork: &Fork, now: Timestamp) -> Result<Who
     if let Some(rewritten) = &fork.rewritten {
         rewrite(&mut records, rewritten)?;
     }
+    // It was done by another run, which still has it: that one undoes it if it turns back.
+    records.iter_mut().for_each(|record| record.undoable = false);
     let attempt = records.iter().map(|record| record.attempt).max().unwrap_or(0);
     let known = |number: u32| match whole.attempts.get(&number) {
         Some(trace) => Some(trace.build.clone()),

@@ -33,6 +33,17 @@ impl Chance {
         self.began_at.filter(|_| self.seeds.last().is_some_and(|seed| given >= seed.until))
     }
 
+    /// The number of the last record that the run took along from another, if it is a fork.
+    pub(super) fn inherited(&self) -> u64 {
+        self.seeds.last().map_or(0, |seed| seed.until)
+    }
+
+    /// The run that made the record with this number: this one, or that which it was forked from.
+    fn maker(&self, seq: u64) -> RunId {
+        let seed = self.seeds.iter().find(|seed| seq <= seed.until);
+        seed.map_or(self.own, |seed| seed.run)
+    }
+
     /// The next number, for a function whose latest result is of the record with this number.
     fn draw(&mut self, given: u64) -> [u8; 32] {
         self.drawn += 1;

@@ -213,7 +213,6 @@ impl Board {
             children: Vec::new(),
             places: Places::after(last_seq, last_at),
             now,
-            chance,
             usage: Usage { records, bytes, ..Usage::default() },
             last_failed: None,
             trouble: None,
@@ -221,7 +220,8 @@ impl Board {
             went_on: records == 0,
             continue_as: None,
             notepad,
-            undos: Undos::of(undoable),
+            undos: Undos::of(undoable, chance.inherited()),
+            chance,
         };
         let cancelled = watch::Sender::new(false);
         let inner = Mutex::new(inner);

@@ -33,6 +33,8 @@ pub(super) struct Undos {
     /// The steps that are recorded as undoable, by their places: whether or not the function still
     /// asks for them, they are to be undone.
     recorded: HashMap<u64, String>,
+    /// The place of the last record that another run made. What that run did is not undone here.
+    inherited: u64,
     /// What a cancel has executed, in the order of asking.
     on_cancel: Vec<Option<Undo>>,
     /// Whether the note that there is something to execute on a cancel is on its way.
@@ -56,14 +58,16 @@ pub(crate) struct UndoWork {
 }
 
 impl Undos {
-    /// `recorded`: what a run that is claimed has to undo.
-    pub(super) fn of(recorded: HashMap<u64, String>) -> Self {
-        Self { recorded, ..Self::default() }
+    /// `recorded`: what a run that is claimed has to undo. `inherited`: the place of the last record
+    /// that it took along from another run.
+    pub(super) fn of(mut recorded: HashMap<u64, String>, inherited: u64) -> Self {
+        recorded.retain(|seq, _| *seq > inherited);
+        Self { recorded, inherited, ..Self::default() }
     }
 
     /// Notes that a step is done; says whether there is an undo for it.
     pub(super) fn note(&mut self, step: &str, entry: &Entry, seq: u64) -> bool {
-        if self.steps.is_empty() {
+        if self.steps.is_empty() || seq <= self.inherited {
             return false;
         }
         if let Entry::Done(json) = entry

@@ -219,3 +219,44 @@ async fn a_cancel_finds_what_a_replay_comes_to_only_after_a_foreign_await() {
     })
     .await;
 }
+
+/// What a fork took along was done by another run, which still has it.
+#[tokio::test]
+async fn a_fork_undoes_only_what_it_did_itself() {
+    on_each_store(async |onward| {
+        let (log, is_lost) = (Log::default(), Arc::new(AtomicBool::new(false)));
+        let (of, lost) = (log.clone(), Arc::clone(&is_lost));
+        let worker = onward.worker().linger(Duration::ZERO).serve(WORK, move |ctx: Ctx, ()| {
+            let (log, lost) = (of.clone(), Arc::clone(&lost));
+            async move {
+                log.step(&ctx, "reserve", 1).await?;
+                log.step(&ctx, "charge", 2).await?;
+                // It parks here, so that what follows is preceded by a replay.
+                ctx.sleep(Duration::from_millis(5)).await;
+                let ship = ctx.step("ship", async |_| match lost.load(Ordering::SeqCst) {
+                    true => Err(Failure::fatal("lost").code("parcel_lost")),
+                    false => Ok(()),
+                });
+                ship.await
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(WORK, &()).await.unwrap();
+        run.result().await.unwrap();
+        is_lost.store(true, Ordering::SeqCst);
+
+        let all_inherited = run.fork("ship").await.unwrap();
+        assert!(all_inherited.ended().await.unwrap().failure.unwrap().is("parcel_lost"));
+        assert_eq!(log.lines(), ["reserve", "charge"], "nothing is undone");
+        all_inherited.retry().await.unwrap();
+        all_inherited.ended().await.unwrap();
+
+        let fork = run.fork("charge").await.unwrap();
+        assert!(fork.ended().await.unwrap().failure.unwrap().is("parcel_lost"));
+        assert_eq!(log.lines()[2..], ["charge", "undo charge 2"]);
+        let again = fork.fork("ship").await;
+        assert_eq!(again.unwrap_err().code(), Code::RunUndone, "what it undid is not taken along");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
