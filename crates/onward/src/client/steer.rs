@@ -147,7 +147,7 @@ impl<O> RunHandle<O> {
     ///
     /// # Errors
     /// When it is awaited: `step_not_found` with the steps that are there, `fork_refused` when a child
-    /// was started before the step and had not ended, `key_taken`, `run_not_found`, or that the store
+    /// was started before the step and had not ended, or a callback had no answer, `key_taken`, `run_not_found`, or that the store
     /// does not answer.
     pub fn fork(&self, step: impl Into<String>) -> ForkRun<O> {
         ForkRun::new(std::sync::Arc::clone(&self.client), self.id, step.into())

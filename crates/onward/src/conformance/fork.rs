@@ -158,6 +158,71 @@ pub async fn fork_with_an_open_child_is_refused(stage: &Stage) {
     steer(stage).fork(fork_of(lease.run, "mail")).await.unwrap();
 }
 
+/// The end of a child that a retry took back does not count: the child goes on, and tells its parent.
+pub async fn fork_with_a_retried_child_is_refused(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let child = stage.start(super::child::child_of(lease, "$child/ship")).await;
+    let held = worker.take(child).await;
+    stage.settle(held, failed_at("pack")).await.unwrap();
+    let told = entry(2, "$child/ship#1", Entry::Arrived(json(1)));
+    let records = vec![done(1, "$child/ship started", 1), told, done(3, "note", 1)];
+    stage.record(lease, records).await.unwrap();
+    steer(stage).fork(fork_of(lease.run, "note")).await.unwrap();
+    stage.settle(lease, failed_at("$child/ship")).await.unwrap();
+    stage.store.retry(lease.run).await.unwrap();
+    let refused = steer(stage).fork(fork_of(lease.run, "note")).await;
+    assert_conflict(refused, Conflict::ChildOpen { run: lease.run });
+}
+
+/// A callback whose token may have been handed on, and that has no answer, cannot be taken along: the
+/// answer comes to the run that made it.
+pub async fn fork_with_an_open_callback_is_refused(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let run = lease.run;
+    let answer = entry(4, "$signal/%24callback/1#1", Entry::Arrived(json(1)));
+    let over = entry(7, "$timeout/%24callback/2", Entry::Fired);
+    stage.record(lease, vec![done(1, "callback#=1", 1), done(2, "mail", 1)]).await.unwrap();
+    stage.record(lease, vec![done(3, "wait", 1), answer, done(5, "callback#=2", 1)]).await.unwrap();
+    stage.record(lease, vec![done(6, "mail#2", 1), over, done(8, "end", 1)]).await.unwrap();
+    let before = stage.snapshot().await;
+    for (step, number) in [("wait", 1), ("$timeout/%24callback/2", 2)] {
+        let refused = steer(stage).fork(fork_of(run, step)).await;
+        assert_conflict(refused, Conflict::CallbackOpen { run, number });
+    }
+    stage.assert_unchanged(&before).await;
+    // Its own, one that it hands on itself, one that was answered, and one that is too late to answer.
+    for step in ["callback#=1", "mail", "callback#=2", "mail#2", "end"] {
+        steer(stage).fork(fork_of(run, step)).await.unwrap();
+    }
+}
+
+/// The end of a child that a fork took along was told to another run, and cannot be told anew: a retry
+/// takes the child's start and its end out of the history, so that the fork starts one of its own.
+pub async fn retry_of_a_fork_takes_out_the_child_that_failed_it(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let arrived = |seq, step: &str| entry(seq, step, Entry::Arrived(json(1)));
+    let started = |seq, step: &str| done(seq, step, 1);
+    let first = vec![started(1, "$child/ship started"), arrived(2, "$child/ship#11")];
+    let second = vec![started(3, "$child/ship#2 started"), arrived(4, "$child/ship#2#12")];
+    let other = vec![done(5, "ship", 1), done(6, "note", 1)];
+    stage.record(lease, [first, second, other].concat()).await.unwrap();
+    let fork = fork_of(lease.run, "note");
+    steer(stage).fork(fork.clone()).await.unwrap();
+    let held = worker.take(fork.id).await;
+    stage.settle(held, failed_at("$child/ship")).await.unwrap();
+    stage.pass(5);
+    let at = stage.now();
+    super::lost_answer::repeated(stage, |store| crate::store::Store::retry(store, fork.id)).await;
+    let history = stage.history(fork.id).await;
+    let voided = history.iter().filter(|record| record.voided_at == Some(at));
+    assert_eq!(voided.map(|record| record.seq).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(worker.take_whole(fork.id).await.history.len(), 3);
+    assert!(stage.history(lease.run).await.iter().all(|record| record.voided_at.is_none()));
+}
+
 /// A step that is not there, and a run that is not, are told apart.
 pub async fn fork_from_an_unknown_step_says_so(stage: &Stage) {
     let worker = stage.worker().await;

@@ -42,6 +42,9 @@ macro_rules! steering_conformance_suite {
                 fork_takes_no_undo_along
                 fork_numbers_signals_on
                 fork_with_an_open_child_is_refused
+                fork_with_a_retried_child_is_refused
+                fork_with_an_open_callback_is_refused
+                retry_of_a_fork_takes_out_the_child_that_failed_it
                 fork_from_an_unknown_step_says_so
                 fork_twice
                 fork_takes_a_free_key

@@ -20,10 +20,8 @@ use super::signal::SignalFuture;
 use super::{Ctx, StepFuture};
 use crate::driver::board::{Board, Numbered};
 use crate::limits::DURATION_MAX;
+use crate::model::step_id;
 use crate::{Code, Entry, Error, Failure, Json, Record, RunId, Timestamp};
-
-/// The step that a callback is recorded as.
-const STEP: &str = "callback";
 
 /// A callback that is being made; made by [`Ctx::callback`](crate::Ctx::callback).
 #[must_use = "a callback is made when it is awaited"]
@@ -52,7 +50,7 @@ impl<T: DeserializeOwned> CallbackFuture<'_, T> {
     fn issued(ctx: &Ctx, number: Numbered, expires_at: Option<Timestamp>) -> Self {
         let issue =
             move |_| async move { Ok::<_, Failure>(Issued { secret: secret(), expires_at }) };
-        let step = ctx.step(STEP, issue).id(number.number);
+        let step = ctx.step(step_id::CALLBACK, issue).id(number.number);
         Self { step, board: Arc::clone(&ctx.board), number, polled: false, output: PhantomData }
     }
 
@@ -124,12 +122,12 @@ pub(crate) struct Token {
 impl Token {
     /// The name of the signal that carries the answer.
     pub(crate) fn signal(&self) -> String {
-        format!("$callback/{}", self.number)
+        step_id::callback_signal(self.number)
     }
 
     /// The step that the callback is recorded as.
     pub(crate) fn step(&self) -> String {
-        crate::model::step_id::explicit(STEP, &self.number.to_string())
+        step_id::callback(self.number)
     }
 
     /// Whether this secret is the issued one. Hashes are compared, so that how long it takes says
@@ -183,7 +181,7 @@ impl Record {
             secret: Option<String>,
             expires_at: Option<Timestamp>,
         }
-        let is_callback = self.step.strip_prefix(STEP).is_some_and(|id| id.starts_with("#="));
+        let is_callback = step_id::callback_number(&self.step).is_some();
         if let (true, Entry::Done(json)) = (is_callback, &self.entry)
             && let Ok(Issued { expires_at, .. }) = json.read()
             && let Ok(shown) = Json::of(&Shown { secret: None, expires_at })

@@ -212,10 +212,13 @@ impl<O> Future for ChildStarted<O> {
         };
         match this.board.tell(leaf, cx.waker()) {
             Told::Begin => this.board.start_child(Starting { leaf, run: new.clone() }),
-            Told::Take(_) => {
+            Told::Take(record) => {
                 this.leaf = None;
+                // A fork may have the record of another run, whose child it is.
+                let run =
+                    record.map_or(new.id, |record| this.board.child_of(record.seq, &this.name));
                 let (board, name) = (Arc::clone(&this.board), Arc::clone(&this.name));
-                return Poll::Ready(Ok(Child { board, name, run: new.id, output: PhantomData }));
+                return Poll::Ready(Ok(Child { board, name, run, output: PhantomData }));
             }
             Told::Full => {
                 this.leaf = None;
@@ -292,15 +295,16 @@ impl<O: DeserializeOwned> Future for ChildResult<O> {
 impl<O: DeserializeOwned> ChildResult<O> {
     fn read(&self, body: &Json) -> Result<O, Failure> {
         let outcome = self.wait.read::<Outcome>(body)?;
+        let child = || self.wait.board.child_of(self.wait.taken, &self.wait.step);
         let cancelled = (outcome.state == RunState::Cancelled).then(|| {
-            let message = format!("the child {} was cancelled", self.run);
+            let message = format!("the child {} was cancelled", child());
             Failure::engine(Code::RunCancelled, message)
         });
         // A retry of this run asks the child again, if its failure is what ended the run.
         let failure = outcome.failure.or(cancelled);
         self.wait.board.failed(failure.as_ref().map(|_| &self.wait.step));
         if let Some(failure) = failure {
-            return Err(failure.of_child(self.run).at_step(&self.wait.step));
+            return Err(failure.of_child(child()).at_step(&self.wait.step));
         }
         // An output of nothing is left out by some who write JSON.
         self.wait.read(&outcome.output.unwrap_or_else(|| Json::stored("null")))

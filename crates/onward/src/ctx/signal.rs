@@ -125,6 +125,8 @@ pub(super) struct Wait {
     /// Its number among the waits of its name: they are served in the order in which they were made.
     number: Option<Numbered>,
     leaf: Option<LeafId>,
+    /// The number of the record that it was given.
+    pub(super) taken: u64,
     misuse: Option<Failure>,
     ended: bool,
 }
@@ -132,8 +134,8 @@ pub(super) struct Wait {
 impl Wait {
     pub(super) fn new(board: Arc<Board>, kind: LeafKind, step: Arc<str>, waits: Waits) -> Self {
         let misuse = board.check_place().err();
-        let awaited = Awaited { waits, due: None, order: 0 };
-        Self { board, kind, step, awaited, number: None, leaf: None, misuse, ended: false }
+        let (awaited, number) = (Awaited { waits, due: None, order: 0 }, None);
+        Self { board, kind, step, awaited, number, leaf: None, taken: 0, misuse, ended: false }
     }
 
     /// Lets it be one of several of its name.
@@ -160,10 +162,13 @@ impl Wait {
                 }
                 Poll::Pending
             }
-            Poll::Ready(Told::Take(Some(record))) => match record.entry {
-                Entry::Arrived(body) => Poll::Ready(Ok(body)),
-                _ => Poll::Pending,
-            },
+            Poll::Ready(Told::Take(Some(record))) => {
+                self.taken = record.seq;
+                match record.entry {
+                    Entry::Arrived(body) => Poll::Ready(Ok(body)),
+                    _ => Poll::Pending,
+                }
+            }
             Poll::Ready(Told::Failed(misuse)) => Poll::Ready(Err(misuse)),
             Poll::Ready(Told::Full) => {
                 let advice = Code::HistoryFull.advice();

@@ -118,7 +118,8 @@ codes! {
     StepNotFound = "step_not_found", false,
         "The run has no record of this step, so it cannot be forked from there.";
     ForkRefused = "fork_refused", false,
-        "A child was started before this step and had not ended. Fork from before its start.";
+        "What comes from outside comes to the first run: the end of a child, an answer to a callback. \
+         Fork from before it was asked for, or from after it came.";
     VerbUnsupported = "verb_unsupported", false,
         "This store has no such verb: it cannot pause, fork, delete or keep a log.";
     RunUndone = "run_undone", false,

@@ -13,6 +13,7 @@ pub use code::Code;
 use serde_json::error::Category;
 
 use crate::limits::{NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::model::step_id;
 use crate::store::{self, Conflict, Outage};
 use crate::{Failure, Key, RunId};
 
@@ -186,6 +187,11 @@ impl From<Conflict> for Error {
             }
             Conflict::NoSuchStep { run } => Self::new(Code::StepNotFound).of_run(run),
             Conflict::ChildOpen { run } => Self::new(Code::ForkRefused).of_run(run),
+            Conflict::CallbackOpen { run, number } => {
+                let step = step_id::callback(number);
+                let about = format!("the callback {step:?} had no answer; fork from {step:?}");
+                Self::new(Code::ForkRefused).of_run(run).about(about)
+            }
             Conflict::Undone { run } => Self::new(Code::RunUndone).of_run(run),
             Conflict::NotEnded { run } => Self::new(Code::RunNotEnded).of_run(run),
             Conflict::SignalsFull { run } => Self::new(Code::SignalsFull).of_run(run),

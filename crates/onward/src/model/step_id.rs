@@ -27,6 +27,9 @@ const KEY_PART_BYTES_MIN: usize = 35;
 /// Bytes of a signal's number and the mark before it.
 const SIGNAL_NUMBER_BYTES: usize = 21;
 
+/// The name of the steps that callbacks are recorded as.
+pub(crate) const CALLBACK: &str = "callback";
+
 /// The step part for the `number`th step of this name.
 pub(crate) fn numbered(name: &str, number: u32) -> String {
     let mut id = escaped(name);
@@ -53,6 +56,26 @@ pub(crate) fn signal(name: &str) -> String {
 pub(crate) fn child(workflow: &str) -> String {
     let bytes_max = STEP_PART_BYTES_MAX - 2 * SIGNAL_NUMBER_BYTES;
     within(format!("$child/{}", escaped(workflow)), bytes_max)
+}
+
+/// Whether this is the name of such a signal.
+pub(crate) fn is_child(name: &str) -> bool {
+    name.starts_with("$child/")
+}
+
+/// The step that the `number`th callback is recorded as.
+pub(crate) fn callback(number: u32) -> String {
+    explicit(CALLBACK, &number.to_string())
+}
+
+/// The number of the callback that is recorded as this step, if it is one.
+pub(crate) fn callback_number(step: &str) -> Option<u32> {
+    step.strip_prefix(CALLBACK)?.strip_prefix("#=")?.parse().ok()
+}
+
+/// The name of the signal that carries the answer to the `number`th callback.
+pub(crate) fn callback_signal(number: u32) -> String {
+    format!("$callback/{number}")
 }
 
 /// What follows a child's name in the step that says that it is started.

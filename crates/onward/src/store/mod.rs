@@ -324,6 +324,14 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
+    /// The run had made a callback before that step, whose token may have been handed on, and its answer
+    /// is not among the records before the step: that comes to the run, and not to its fork.
+    CallbackOpen {
+        /// That run.
+        run: RunId,
+        /// The number of the callback.
+        number: u32,
+    },
     /// The run has turned back: its undo has begun.
     Undone {
         /// That run.
@@ -410,6 +418,9 @@ impl fmt::Display for Conflict {
             Conflict::NoSuchStep { run } => write!(f, "run {run} has no record of that step"),
             Conflict::ChildOpen { run } => {
                 write!(f, "a child of run {run} had not ended before that step")
+            }
+            Conflict::CallbackOpen { run, number } => {
+                write!(f, "callback {number} of run {run} had no answer before that step")
             }
             Conflict::Undone { run } => write!(f, "the undo of run {run} has begun"),
             Conflict::NotEnded { run } => write!(f, "run {run} has not ended"),

@@ -30,7 +30,7 @@ pub trait Steer: Send + Sync {
     fn retry_seen(&self, seen: Seen) -> Answer<'_, bool>;
 
     /// Starts a run with the records that another has before a step. Again, with the same id: the
-    /// run that is there. `NoSuchStep`, `ChildOpen`, and `KeyTaken` when the key is in use.
+    /// run that is there. `NoSuchStep`, `ChildOpen`, `CallbackOpen`, and `KeyTaken` when the key is in use.
     fn fork(&self, fork: Fork) -> Answer<'_, Run>;
 
     /// Asks children of cancelled runs to end, at most `CASCADE_BATCH_MAX` of them; says whether
@@ -267,16 +267,43 @@ fn records_before(run: RunId, mut records: Vec<Record>, step: &str) -> Result<Ve
         return Err(Error::Conflict(Conflict::NoSuchStep { run }));
     };
     records.retain(|record| record.seq < first && !is_of(record, step));
-    let ended = |child: &str| {
-        let ends = records.iter().filter(|it| matches!(it.entry, Entry::Arrived(_)));
-        ends.map(|it| it.step.rsplit_once('#').map_or(&*it.step, |(name, _)| name))
-            .any(|name| name == child)
+    check_outside(run, &records)?;
+    Ok(records)
+}
+
+/// Refuses records of something outside the run that is still to come: it comes to the run that asked
+/// for it, and a fork would wait for it for ever.
+fn check_outside(run: RunId, records: &[Record]) -> Result<(), Error> {
+    let counted = || records.iter().filter(|it| it.voided_at.is_none());
+    let arrived = |step: &str| {
+        let mut arrived = counted().filter(|it| matches!(it.entry, Entry::Arrived(_)));
+        arrived.any(|it| it.step.rsplit_once('#').is_some_and(|(name, _)| name == step))
     };
-    let mut started = records.iter().filter_map(|it| it.step.strip_suffix(step_id::STARTED));
-    if started.any(|child| child.starts_with("$child/") && !ended(child)) {
+    let mut started = counted().filter_map(|it| it.step.strip_suffix(step_id::STARTED));
+    if started.any(|child| step_id::is_child(child) && !arrived(child)) {
         return Err(Error::Conflict(Conflict::ChildOpen { run }));
     }
-    Ok(records)
+    let issued = counted().filter_map(|it| Some((it.seq, step_id::callback_number(&it.step)?)));
+    for (seq, number) in issued {
+        let name = step_id::callback_signal(number);
+        let is_answered = arrived(&step_id::signal(&name));
+        let is_over = counted().any(|it| it.step == step_id::timeout(&name));
+        // The step that handed the token on is not taken along, where nothing is that came later.
+        let may_be_known = counted().any(|it| it.seq > seq);
+        if may_be_known && !is_answered && !is_over {
+            return Err(Error::Conflict(Conflict::CallbackOpen { run, number }));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a record that counts is of this child: that it was started, or how it ended.
+pub(crate) fn is_child_record(record: &Record, child: &str) -> bool {
+    let step = match record.entry {
+        Entry::Arrived(_) => record.step.rsplit_once('#').map(|(name, _)| name),
+        _ => record.step.strip_suffix(step_id::STARTED),
+    };
+    record.voided_at.is_none() && step_id::is_child(child) && step == Some(child)
 }
 
 /// What a retry of a run does about the child whose end failed it.

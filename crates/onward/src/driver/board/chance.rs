@@ -66,6 +66,12 @@ impl Inner {
 }
 
 impl Board {
+    /// The child whose start or end is the record with this number. A fork may have the record of the
+    /// run that it was forked from, whose child it is.
+    pub(crate) fn child_of(&self, seq: u64, name: &str) -> RunId {
+        RunId::derived(self.lock().chance.maker(seq), name)
+    }
+
     /// A number derived from the run and the count of such calls.
     pub(crate) fn random(&self) -> [u8; 32] {
         let mut inner = self.lock();

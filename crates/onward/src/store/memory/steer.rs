@@ -61,7 +61,7 @@ impl Steer for MemoryStore {
 
 impl State {
     /// Takes back what a child told of its end, and has it told anew, if the failure of this step
-    /// is a child's.
+    /// is a child's. A fork starts a child of its own, where it took that end along.
     pub(super) fn ask_child_again(
         &mut self,
         run: RunId,
@@ -70,6 +70,9 @@ impl State {
     ) -> Result<(), Error> {
         let row = self.row_mut(run)?;
         let Some(place) = row.signals.iter().position(|signal| signal.step == step) else {
+            let records =
+                row.records.iter_mut().filter(|record| steer::is_child_record(record, step));
+            records.for_each(|record| record.voided_at = Some(now));
             return Ok(());
         };
         let child = row.signals[place].key.parse::<RunId>().ok();

@@ -13,6 +13,7 @@ use super::row::{run_id, run_uuid, small_limit};
 use super::tx::{Param, Session, Tx};
 use super::{PostgresStore, Shared, import, signal, sweep};
 use crate::limits::CASCADE_BATCH_MAX;
+use crate::model::step_id;
 use crate::store::steer::{self, ChildAgain};
 use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Seen, Steer};
 use crate::{Run, RunId};
@@ -111,12 +112,20 @@ async fn cascade(shared: Arc<Shared>) -> Result<bool, Fault> {
 }
 
 /// Takes back what a child told of its end, and has it told anew, if the failure of this step is a
-/// child's. The run is locked.
+/// child's. A fork starts a child of its own, where it took that end along. The run is locked.
 pub(super) async fn ask_child_again(tx: &mut Tx, run: RunId, step: &str) -> Result<(), Fault> {
     let id = run_uuid(run);
     let sql = include_str!("sql/retry_signal.sql");
     let told = tx.first(sql, &[(&id, Type::UUID), (&step, Type::TEXT)]).await?;
-    let Some(told) = told else { return Ok(()) };
+    let Some(told) = told else {
+        if step_id::is_child(step) {
+            let now = tx.now.as_millis();
+            let params: [Param<'_>; 3] =
+                [(&id, Type::UUID), (&step, Type::TEXT), (&now, Type::INT8)];
+            tx.rows(include_str!("sql/retry_void_child.sql"), &params).await?;
+        }
+        return Ok(());
+    };
     let no: i64 = told.try_get(0).map_err(Fault::data)?;
     let recorded_as: String = told.try_get(1).map_err(Fault::data)?;
     let child: String = told.try_get(2).map_err(Fault::data)?;

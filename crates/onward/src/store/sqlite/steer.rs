@@ -10,6 +10,7 @@ use super::fault::Fault;
 use super::signal::tell_parent;
 use super::tx::Tx;
 use super::{SqliteStore, import, row, sweep};
+use crate::model::step_id;
 use crate::store::steer::{self, ChildAgain};
 use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Seen, Steer};
 use crate::{Run, RunId};
@@ -77,13 +78,19 @@ fn start_fork(tx: &mut Tx<'_>, fork: &Fork) -> Result<Run, Fault> {
 }
 
 /// Takes back what a child told of its end, and has it told anew, if the failure of this step is a
-/// child's.
+/// child's. A fork starts a child of its own, where it took that end along.
 pub(super) fn ask_child_again(tx: &mut Tx<'_>, run: i64, step: &str) -> Result<(), Fault> {
     let sql = include_str!("sql/retry_signal.sql");
     let told = row::first(tx.conn, sql, params![run, step], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
     })?;
-    let Some((no, recorded_as, child)) = told else { return Ok(()) };
+    let Some((no, recorded_as, child)) = told else {
+        if step_id::is_child(step) {
+            let params = params![run, step, tx.now.as_millis()];
+            tx.execute(include_str!("sql/retry_void_child.sql"), params)?;
+        }
+        return Ok(());
+    };
     let child = match child.parse::<RunId>() {
         Ok(child) => row::by_id(tx.conn, child)?,
         Err(_) => None,

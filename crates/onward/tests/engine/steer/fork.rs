@@ -1,10 +1,10 @@
 //! Forks, with workers that execute.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward::{Code, Ctx, Failure, Onward, Seed, Workflow};
+use onward::{Code, Ctx, Failure, Onward, RunState, Seed, Workflow};
 
 use crate::stores::on_each_store;
 
@@ -114,6 +114,110 @@ async fn a_fork_goes_on_with_what_its_records_were_made_with() {
             let until = if step == "charge" { 2 } else { 1 };
             assert_eq!(seeds, [Seed { run: run.id(), until }], "{step}");
         }
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const DELIVER: Workflow<(), String> = Workflow::named("deliver");
+const SHIP: Workflow<(), u32> = Workflow::named("ship");
+
+/// What became of a child is noted, and then the run fails for it or gives the child's id.
+async fn deliver(ctx: Ctx, (): ()) -> Result<String, Failure> {
+    let child = ctx.start(SHIP, &()).await?;
+    let id = child.id();
+    let shipped = child.result().await;
+    ctx.step("note", async |_| Ok::<_, Failure>(shipped.is_ok())).await?;
+    shipped.map(|_| id.to_string())
+}
+
+/// The child of the run that was forked is there, and is named. If it failed, and the fork for it, a retry
+/// of the fork starts one of its own: nobody tells it of the other.
+#[tokio::test]
+async fn a_fork_knows_the_child_that_it_took_along_and_starts_its_own_when_it_is_retried() {
+    on_each_store(|onward: Onward| async move {
+        let is_mended = Arc::new(AtomicBool::new(false));
+        let of = Arc::clone(&is_mended);
+        let ship = move |ctx: Ctx, ()| {
+            let is_mended = Arc::clone(&of);
+            async move {
+                let ship = ctx.step("ship", async |_| match is_mended.load(Ordering::SeqCst) {
+                    true => Ok(7),
+                    false => Err(Failure::fatal("no truck").code("no_truck")),
+                });
+                ship.await
+            }
+        };
+        let worker = onward.worker().serve(DELIVER, deliver).serve(SHIP, ship);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(DELIVER, &()).await.unwrap();
+        let failed = run.result().await.unwrap_err();
+        let child = failed.failure().unwrap().child.unwrap();
+        is_mended.store(true, Ordering::SeqCst);
+
+        let fork = run.fork("note").await.unwrap();
+        let error = fork.result().await.unwrap_err();
+        assert!(error.failure().unwrap().is("no_truck"), "as it was recorded: {error}");
+        assert_eq!(error.failure().unwrap().child, Some(child), "a run that is there");
+        let again = fork.fork("note").await.unwrap().result().await.unwrap_err();
+        assert_eq!(again.failure().unwrap().child, Some(child), "from a fork, too");
+        fork.retry().await.unwrap();
+        let own = fork.result().await.unwrap();
+        let of_fork = onward.run(own.parse().unwrap()).status().await.unwrap();
+        assert_eq!(of_fork.parent.unwrap().run, fork.id());
+        assert_eq!(onward.run(child).status().await.unwrap().state, RunState::Failed);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const CONFIRM: Workflow<(), bool> = Workflow::named("confirm");
+
+#[tokio::test]
+async fn a_fork_from_after_a_token_was_handed_on_is_refused_and_says_where_to_fork() {
+    on_each_store(|onward: Onward| async move {
+        let tokens = Arc::new(Mutex::new(Vec::new()));
+        let of = Arc::clone(&tokens);
+        let confirm = move |ctx: Ctx, ()| {
+            let tokens = Arc::clone(&of);
+            async move {
+                let callback = ctx.callback::<bool>().await?;
+                let token = callback.token();
+                let mail = ctx.step("mail", async |_| {
+                    tokens.lock().unwrap().push(token.clone());
+                    Ok::<_, Failure>(())
+                });
+                mail.await?;
+                ctx.step("note", async |_| Ok::<_, Failure>(())).await?;
+                let answer = callback.result().await?.unwrap_or(false);
+                ctx.step("end", async |_| Ok::<_, Failure>(answer)).await
+            }
+        };
+        let worker = onward.worker().serve(CONFIRM, confirm).start().await.unwrap();
+        let run = onward.start(CONFIRM, &()).await.unwrap();
+        let handed_on = async |count: usize| {
+            let until = async {
+                while tokens.lock().unwrap().len() < count {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), until).await.unwrap();
+            tokens.lock().unwrap()[count - 1].clone()
+        };
+        onward.resolve(&handed_on(1).await, &true).await.unwrap();
+        assert!(run.result().await.unwrap());
+
+        let refused = run.fork("note").await.unwrap_err();
+        assert_eq!((refused.code(), refused.run()), (Code::ForkRefused, Some(run.id())));
+        assert!(refused.to_string().contains("fork from \"callback#=1\""), "{refused}");
+
+        // From its step the fork has a token of its own, from the next it hands one on that answers it.
+        for (count, step) in [(2, "callback#=1"), (3, "mail")] {
+            let fork = run.fork(step).await.unwrap();
+            onward.resolve(&handed_on(count).await, &false).await.unwrap();
+            assert!(!fork.result().await.unwrap(), "{step}");
+        }
+        assert!(run.fork("end").await.unwrap().result().await.unwrap(), "it was answered by then");
         worker.shutdown().await.unwrap();
     })
     .await;

@@ -1,6 +1,7 @@
 //! The way back itself: what is replayed, what waits, what is refused.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onward::testing::TestOnward;
