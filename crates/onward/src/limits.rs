@@ -99,6 +99,10 @@ pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// large worker dies.
 pub const SWEEP_BATCH_MAX: usize = 1_000;
 
+/// Runs that went on as a cancelled one and that one sweep looks back at, for children that they left: a
+/// chain may be long, and each is a look. The next pass goes on.
+pub const CASCADE_BACK_MAX: usize = 1_000;
+
 /// Children of cancelled runs that one sweep asks to end: each is a write of its own, and a sweep must
 /// not take long. The next pass goes on.
 pub const CASCADE_BATCH_MAX: usize = 100;

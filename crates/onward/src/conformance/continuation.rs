@@ -1,5 +1,6 @@
 //! Going on as another run: the key, the tags and the one behind move along.
 
+use super::child::child_of;
 use super::stage::*;
 use crate::store::{Conflict, End, Lease, NewRun, Settle, StartedHow};
 use crate::{OnConflict, RunId, RunState, Waits};
@@ -108,6 +109,35 @@ pub async fn run_behind_moves_along(stage: &Stage) {
     worker.assert_nothing_to_claim().await;
     stage.settle(lease, End::Completed(json(1))).await.unwrap();
     worker.take(behind).await;
+}
+
+/// A cancel of the run that goes on reaches the children that those before it started, but for detached
+/// ones: nobody else would end them.
+pub async fn cancel_reaches_the_children_of_the_runs_before(stage: &Stage) {
+    let worker = stage.worker().await;
+    let mut lease = stage.running(&worker).await;
+    let (mut children, mut detached) = (Vec::new(), child_of(lease, "$child/bill"));
+    detached.parent.as_mut().unwrap().detached = true;
+    let detached = stage.start(detached).await;
+    worker.take(detached).await;
+    for _ in 0..3 {
+        let child = stage.start(child_of(lease, "$child/ship")).await;
+        worker.take(child).await;
+        children.push(child);
+        let next = go_on(stage, lease).await;
+        lease = worker.take(next).await;
+    }
+    stage.settle(lease, End::Cancelled).await.unwrap();
+    let steer = stage.store.steer().unwrap();
+    while steer.cascade().await.unwrap() {}
+    for child in children {
+        assert!(stage.run(child).await.cancel_at.is_some());
+    }
+    assert_eq!(stage.run(detached).await.cancel_at, None);
+    let before = stage.snapshot().await;
+    assert!(!steer.cascade().await.unwrap());
+    assert!(!worker.sweep().await.more);
+    stage.assert_unchanged(&before).await;
 }
 
 async fn go_on(stage: &Stage, lease: Lease) -> RunId {

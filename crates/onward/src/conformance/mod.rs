@@ -292,6 +292,7 @@ macro_rules! conformance_suite {
                 late_repeat_of_a_continuation_is_known
                 run_behind_moves_along
             }
+                cancel_reaches_the_children_of_the_runs_before
             cancel {
                 cancelled_queued_run_ends_at_once
                 cancelled_delayed_run_never_wakes

@@ -4,7 +4,7 @@
 //! worker that sweeps.
 
 use super::*;
-use crate::limits::{CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
+use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
 
 pub(super) fn join(state: &mut State, worker: NewWorker, now: Timestamp) -> Result<(), Error> {
     if let Some(row) = state.workers.get(&worker.id) {
@@ -122,11 +122,24 @@ fn mend_stuck(state: &mut State, sweeper: WorkerId, now: Timestamp) -> bool {
     mendable.next().is_some()
 }
 
-/// Asks the children of cancelled runs to end; says whether more may be left: a child that ends at
-/// once may have children itself.
+/// Asks the children of cancelled runs to end, and those of the runs that went on as them; says whether
+/// more may be left: a child that ends at once may have children itself.
 pub(super) fn cascade(state: &mut State, now: Timestamp) -> Result<bool, Error> {
-    let cancelled: Vec<RunId> =
-        state.runs.values().filter(|row| row.cascades).map(|row| row.run.id).collect();
+    for _ in 0..CASCADE_BACK_MAX {
+        let cancelled: Vec<RunId> =
+            state.runs.values().filter(|row| row.cascades).map(|row| row.run.id).collect();
+        if cancel_children(state, &cancelled, now)? {
+            return Ok(true);
+        }
+        if !state.go_back(&cancelled) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Asks some children of these runs to end; says whether there were any.
+fn cancel_children(state: &mut State, cancelled: &[RunId], now: Timestamp) -> Result<bool, Error> {
     let is_asked = |run: &Run| run.state.is_final() || run.cancel_at.is_some();
     let mut children: Vec<RunId> = (state.runs.values())
         .map(|row| &row.run)
@@ -138,16 +151,26 @@ pub(super) fn cascade(state: &mut State, now: Timestamp) -> Result<bool, Error> 
         .map(|run| run.id)
         .collect();
     children.truncate(CASCADE_BATCH_MAX);
-    if children.is_empty() {
+    for child in &children {
+        state.cancel(*child, now)?;
+    }
+    Ok(!children.is_empty())
+}
+
+impl State {
+    /// Goes from cancelled runs whose children are all asked to end back to the runs that went on as
+    /// them; says whether there are any.
+    fn go_back(&mut self, cancelled: &[RunId]) -> bool {
+        let mut before = Vec::new();
         for run in cancelled {
-            state.row_mut(run)?.cascades = false;
+            if let Some(row) = self.runs.get_mut(run) {
+                row.cascades = false;
+                before.extend(row.run.continued_from);
+            }
         }
-        return Ok(false);
+        before.retain(|run| self.runs.get_mut(run).map(|row| row.cascades = true).is_some());
+        !before.is_empty()
     }
-    for child in children {
-        state.cancel(child, now)?;
-    }
-    Ok(true)
 }
 
 impl Row {

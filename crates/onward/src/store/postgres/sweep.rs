@@ -14,9 +14,12 @@ use super::cancel::cancel;
 use super::fault::Fault;
 use super::row::{Columns, json_text, run_id, small_limit, worker_id, worker_uuid};
 use super::tx::{Changes, Param, Session, transact};
-use crate::limits::{CASCADE_BATCH_MAX, LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
+use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
 use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
 use crate::{Clock as _, RunId, SystemClock, Timestamp, WorkerId};
+
+// The function for SQL is written for this number.
+const _: () = assert!(CASCADE_BACK_MAX == 1_000);
 
 const LEAVE: &str = "select onward.leave($1, $2)";
 const SWEEP: &str = "select lost, taken, woken, changed, more, next_at, children \

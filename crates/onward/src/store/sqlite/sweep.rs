@@ -10,7 +10,7 @@ use super::claim::{served, wake_due};
 use super::fault::Fault;
 use super::row::{self, json_text, run_id, whole_id, worker_blob, worker_id};
 use super::tx::Tx;
-use crate::limits::{CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
+use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
 use crate::store::rules;
 use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
 use crate::{RunId, Timestamp, WorkerId};
@@ -81,18 +81,28 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     Ok(Swept { lost, taken, woken, more, next_at: None })
 }
 
-/// Asks the children of cancelled runs to end; says whether more may be left: a child that ends at
-/// once may have children itself.
+/// Asks the children of cancelled runs to end, and those of the runs that went on as them; says whether
+/// more may be left: a child that ends at once may have children itself.
 pub(super) fn cascade(tx: &mut Tx<'_>) -> Result<bool, Fault> {
     let sql = include_str!("sql/cascade_children.sql");
     let limit = row::limit(CASCADE_BATCH_MAX);
-    let children = row::all(tx.conn, sql, [limit], |row| Ok(run_id(row.get(0)?)))?;
-    if children.is_empty() {
+    for _ in 0..CASCADE_BACK_MAX {
+        let children = row::all(tx.conn, sql, [limit], |row| Ok(run_id(row.get(0)?)))?;
+        for child in &children {
+            cancel(tx, *child)?;
+        }
+        if !children.is_empty() {
+            return Ok(true);
+        }
+        let before: Vec<i64> =
+            row::all(tx.conn, include_str!("sql/cascade_back.sql"), [], |row| Ok(row.get(0)?))?;
         tx.execute(include_str!("sql/cascade_done.sql"), [])?;
-        return Ok(false);
-    }
-    for child in children {
-        cancel(tx, child)?;
+        for run in &before {
+            tx.execute(include_str!("sql/cascade_mark.sql"), [run])?;
+        }
+        if before.is_empty() {
+            return Ok(false);
+        }
     }
     Ok(true)
 }

@@ -318,45 +318,56 @@ begin
 end
 $$;
 
--- Children of cancelled runs that nobody has asked to end: whoever sweeps asks them, one by one. A
--- cancelled run is forgotten when there are no more.
+-- Children of cancelled runs that nobody has asked to end: whoever sweeps asks them, one by one. When
+-- there are no more, a cancelled run is forgotten, and the run that went on as it is looked at instead,
+-- which may have left children too.
 create or replace function onward.sweep_children(p_limit integer) returns uuid[]
 language plpgsql volatile set enable_seqscan = off set jit = off as $$
 declare
     v_children uuid[];
+    v_before uuid[];
 begin
     perform 1 from onward.runs p where p.cascades is not null limit 1;
     if not found then
         return '{}';
     end if;
-    select coalesce(array_agg(u.id), '{}') into v_children
-    from (
-        select c.id
-        from onward.runs p
-        join onward.runs c on c.parent = p.id
-        where p.cascades is not null and c.parent is not null and c.finished_at is null
-            and not c.detached and c.cancel_at is null
-        order by c.id
-        limit p_limit
-    ) u;
-    if v_children = '{}' then
+    for v_back in 1..1000 loop
+        select coalesce(array_agg(u.id), '{}') into v_children
+        from (
+            select c.id
+            from onward.runs p
+            join onward.runs c on c.parent = p.id
+            where p.cascades is not null and c.parent is not null and c.finished_at is null
+                and not c.detached and c.cancel_at is null
+            order by c.id
+            limit p_limit
+        ) u;
+        exit when v_children <> '{}';
         -- Looked at once more, by the statement that forgets it: one that was cancelled since may have
         -- children that nobody was asked about.
-        update onward.runs p
-        set cascades = null
-        where p.id = any (array(
-            select q.id from onward.runs q
-            where q.cascades is not null
-                and not exists (
-                    select from onward.runs c
-                    where c.parent = q.id and c.parent is not null and c.finished_at is null
-                        and not c.detached and c.cancel_at is null
-                )
-            order by q.id
-            limit p_limit
-            for update skip locked
-        ));
-    end if;
+        with forgotten as (
+            update onward.runs p
+            set cascades = null
+            where p.id = any (array(
+                select q.id from onward.runs q
+                where q.cascades is not null
+                    and not exists (
+                        select from onward.runs c
+                        where c.parent = q.id and c.parent is not null and c.finished_at is null
+                            and not c.detached and c.cancel_at is null
+                    )
+                order by q.id
+                limit p_limit
+                for update skip locked
+            ))
+            returning p.continued_from
+        )
+        select array_agg(f.continued_from order by f.continued_from) into v_before
+        from forgotten f
+        where f.continued_from is not null;
+        exit when v_before is null;
+        update onward.runs b set cascades = true where b.id = any (v_before);
+    end loop;
     return v_children;
 end
 $$;
