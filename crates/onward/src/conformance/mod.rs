@@ -157,6 +157,7 @@ macro_rules! conformance_suite {
                 claim_brings_the_signals_not_taken
                 continuation_takes_the_signals_not_taken
                 continuation_knows_the_signals_taken
+                continuation_is_told_no_ends_of_children
                 signals_of_a_run_are_bounded
                 signal_carries_any_text
             }
@@ -291,8 +292,8 @@ macro_rules! conformance_suite {
                 continuation_onto_a_run_that_is_there_is_refused_whole
                 late_repeat_of_a_continuation_is_known
                 run_behind_moves_along
-            }
                 cancel_reaches_the_children_of_the_runs_before
+            }
             cancel {
                 cancelled_queued_run_ends_at_once
                 cancelled_delayed_run_never_wakes

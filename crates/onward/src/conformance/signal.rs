@@ -219,6 +219,26 @@ pub async fn continuation_knows_the_signals_taken(stage: &Stage) {
     assert!(!send(stage, paid(next)).await.was_there, "the oldest is forgotten");
 }
 
+/// What the engine itself sends is for the run that asked for it: how a child ended, and the answer to a
+/// callback. The run that goes on would take it for that of a child or a callback of its own.
+pub async fn continuation_is_told_no_ends_of_children(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let child = stage.start(super::child::child_of(lease, "$child/ship")).await;
+    let held = worker.take(child).await;
+    stage.settle(held, End::Completed(json(7))).await.unwrap();
+    let answer = keyed_signal(lease.run, "$callback/1", 8, "=secret");
+    send(stage, NewSignal { step: "$signal/%24callback/1".to_owned(), ..answer }).await;
+    send(stage, new_signal(lease.run, "go", 9)).await;
+    let next = RunId::new();
+    stage.settle(lease, End::Continued { run: next, input: json(0) }).await.unwrap();
+    let names = |signals: &[Signal]| -> Vec<_> {
+        signals.iter().map(|signal| signal.name.clone()).collect()
+    };
+    assert_eq!(names(&worker.take_whole(next).await.signals), ["go"]);
+    assert_eq!(names(&whole(stage, next).await.signals), ["go"]);
+}
+
 /// A run takes a bounded number of signals; a repeat is known all the same.
 pub async fn signals_of_a_run_are_bounded(stage: &Stage) {
     let run = stage.start(new_run()).await;

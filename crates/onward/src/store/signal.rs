@@ -66,6 +66,12 @@ impl Signal {
         self.step.is_empty()
     }
 
+    /// Whether the engine sent it for something that this very run asked for: the end of a child, or an
+    /// answer to a callback. Nobody else may name one so.
+    pub(crate) fn is_engines(&self) -> bool {
+        self.name.starts_with('$')
+    }
+
     /// Whether the run's function may still take it by its name, unlike the end of a child.
     pub(crate) fn is_for_function(&self) -> bool {
         !self.is_carried() && self.step == step_id::signal(&self.name)

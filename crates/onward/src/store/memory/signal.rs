@@ -66,10 +66,12 @@ impl Row {
     }
 
     /// What a run that goes on for this one is given: the signals that were not taken, and before
-    /// them the latest that were, to know a repeat by.
+    /// them the latest that were, to know a repeat by. What the engine sent is for this run alone.
     pub(super) fn handed_on(&self) -> Vec<Signal> {
-        let untaken = self.untaken();
-        let taken = |it: &&Signal| it.has_senders_key() && !untaken.contains(it);
+        let mut untaken = self.untaken();
+        untaken.retain(|signal| !signal.is_engines());
+        let taken =
+            |it: &&Signal| it.has_senders_key() && !it.is_engines() && !untaken.contains(it);
         let carried = self.signals.iter().rev().filter(taken).take(SIGNAL_KEYS_CARRIED_MAX);
         let mut all: Vec<Signal> = carried.map(|signal| signal.clone().carried()).collect();
         all.reverse();

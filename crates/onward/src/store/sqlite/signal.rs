@@ -85,14 +85,16 @@ pub(super) fn untaken(conn: &Connection, run: i64) -> Result<Vec<Signal>, Fault>
     row::all(conn, include_str!("sql/claim_signals.sql"), [run], read)
 }
 
-/// Lets a run that goes on for another have what that one has not taken, and know what it has.
+/// Lets a run that goes on for another have what that one has not taken, and know what it has. What the
+/// engine sent is for that one alone.
 pub(super) fn take_over(tx: &Tx<'_>, old: i64, next: i64) -> Result<(), Fault> {
     let most = row::limit(SIGNAL_KEYS_CARRIED_MAX);
     let taken =
         row::all(tx.conn, include_str!("sql/continue_taken.sql"), params![old, most], read)?;
     let carried = taken.into_iter().rev().map(Signal::carried);
     let mut count = 0;
-    for signal in carried.chain(untaken(tx.conn, old)?) {
+    let handed_on = carried.chain(untaken(tx.conn, old)?).filter(|signal| !signal.is_engines());
+    for signal in handed_on {
         count += 1;
         add(tx, next, &Signal { no: count, ..signal })?;
     }

@@ -1,10 +1,12 @@
 -- Gives a run what the one that it goes on for has not taken, and before that the latest signals with a
--- key of the sender's that it has taken, without a step and a body: to know a repeat by.
+-- key of the sender's that it has taken, without a step and a body: to know a repeat by. What the engine
+-- sent, whose names begin with a dollar, is for that run alone.
 with taken as (
     select s.no, s.name, s.key, s.fingerprint, s.at
     from onward.signals s
     where s.run = $1
         and left(s.key, 1) = '='
+        and left(s.name, 1) <> '$'
         and (
             s.step = ''
             or exists (
@@ -22,6 +24,7 @@ with taken as (
     from onward.signals s
     where s.run = $1
         and s.step > ''
+        and left(s.name, 1) <> '$'
         and not exists (
             select from onward.records r
             where r.run = s.run and r.step = s.step || '#' || s.no and r.slot = 0

@@ -4,6 +4,7 @@ select s.no, s.name, s.step, s.key, s.fingerprint, s.body, s.at
 from onward_signals s
 where s.run = ?1
     and substr(s.key, 1, 1) = '='
+    and substr(s.name, 1, 1) <> '$'
     and (
         s.step = ''
         or exists (
