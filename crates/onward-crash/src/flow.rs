@@ -282,7 +282,7 @@ async fn relay(ctx: Ctx, scene: Scene, input: Input) -> Result<Output, Failure> 
     let two = ctx.step("hand over", |step| scene.work(&input, step, one + 1)).await?;
     match input.laps {
         0 => plain(two),
-        laps => ctx.continue_as(&Input { number: two, laps: laps - 1, ..input }),
+        laps => ctx.continue_as(RELAY, &Input { number: two, laps: laps - 1, ..input }),
     }
 }
 

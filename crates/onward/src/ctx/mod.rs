@@ -38,7 +38,7 @@ pub(crate) use undo::{Left, undo_all, undo_failed};
 
 use crate::driver::board::Board;
 use crate::limits::DURATION_MAX;
-use crate::{Failure, Json, RunId, Timestamp, Uuid, Workflow};
+use crate::{Code, Failure, Json, RunId, Timestamp, Uuid, Workflow};
 
 /// A run, as its workflow function sees it.
 ///
@@ -390,12 +390,15 @@ impl Ctx {
         self.scheduled_at
     }
 
-    /// Ends this run and goes on with another input, under the same key and with a fresh history.
-    /// What this run did is done: its undos are dropped. Return what it gives:
+    /// Ends this run and goes on with another input of its workflow, under the same key and with a fresh
+    /// history. What this run did is done: its undos are dropped. Signals that it was not given are
+    /// given to the run that goes on. Return what this gives:
     ///
     /// ```
-    /// # use onward::{Ctx, Failure};
+    /// # use onward::{Ctx, Failure, Workflow};
     /// # async fn copy_page(_: u64) -> Result<Option<u64>, std::io::Error> { Ok(None) }
+    /// const COPY_ALL: Workflow<u64, ()> = Workflow::named("copy-all");
+    ///
     /// async fn copy_all(ctx: Ctx, mut page: u64) -> Result<(), Failure> {
     ///     for _ in 0..1_000 {
     ///         match ctx.step("copy page", |_| copy_page(page)).await? {
@@ -403,14 +406,25 @@ impl Ctx {
     ///             None => return Ok(()),
     ///         }
     ///     }
-    ///     ctx.continue_as(&page)
+    ///     ctx.continue_as(COPY_ALL, &page)
     /// }
     /// ```
     ///
     /// # Errors
-    /// Always: with what ends the run that way, or with why the input cannot be stored.
-    pub fn continue_as<I: Serialize + ?Sized, O>(&self, input: &I) -> Result<O, Failure> {
+    /// Always: with what ends the run that way, with why the input cannot be stored, or with
+    /// `invalid_option` where the run is of another workflow.
+    pub fn continue_as<I: Serialize, O>(
+        &self,
+        workflow: Workflow<I, O>,
+        input: &I,
+    ) -> Result<O, Failure> {
         self.board.check_place()?;
+        if workflow.name() != self.board.workflow {
+            let (own, other) = (&self.board.workflow, workflow.name());
+            let why =
+                format!("a run of {own:?} cannot go on as one of {other:?}; start that instead");
+            return Err(Failure::engine(Code::InvalidOption, why));
+        }
         self.board.set_continue_as(Json::of(input)?);
         Err(Failure::fatal("the run goes on with another input").code(CONTINUE))
     }

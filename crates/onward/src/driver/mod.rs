@@ -261,7 +261,8 @@ impl Driver {
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
         let (notepad, chance) = (Notepad::of(&run), Chance::of(&run));
-        let known = Known { past, used, now, last, signals, notepad, chance, undoable };
+        let workflow = run.workflow;
+        let known = Known { workflow, past, used, now, last, signals, notepad, chance, undoable };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
         let ctx = Ctx::new(Arc::clone(&board), scheduled_at);

@@ -673,7 +673,7 @@ async fn a_run_goes_on_as_another_under_the_same_key() {
     let onward = Onward::open("memory:").await.unwrap();
     let worker = onward.worker().serve(COUNT, async |ctx: Ctx, number: u32| {
         let next = ctx.step("next", async |_| Ok::<_, Failure>(number + 1)).await?;
-        if next < 5 { ctx.continue_as(&next) } else { Ok(next) }
+        if next < 5 { ctx.continue_as(COUNT, &next) } else { Ok(next) }
     });
     let worker = worker.start().await.unwrap();
     let run = onward.start(COUNT, &0).key("counter").await.unwrap();

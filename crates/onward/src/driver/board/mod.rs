@@ -46,6 +46,7 @@ use crate::{Code, Entry, Failure, Json, Record, RecordKind, RunId, Timestamp};
 /// What a run's futures and its driver share.
 pub(crate) struct Board {
     pub(crate) run: RunId,
+    pub(crate) workflow: String,
     attempt: u32,
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) store: Arc<dyn Store>,
@@ -160,6 +161,7 @@ pub(crate) struct Child {
 
 /// What is known of a run when its execution begins.
 pub(crate) struct Known {
+    pub(crate) workflow: String,
     pub(crate) past: Past,
     /// Records and bytes of its history.
     pub(crate) used: (usize, usize),
@@ -192,7 +194,8 @@ pub(crate) struct Trouble {
 
 impl Board {
     pub(crate) fn new(lease: Lease, store: Arc<dyn Store>, known: Known) -> Arc<Self> {
-        let Known { mut past, used, now, last, signals, notepad, chance, undoable } = known;
+        let Known { workflow, mut past, used, now, last, signals, notepad, chance, undoable } =
+            known;
         let (records, bytes) = used;
         let (last_seq, last_at) = last;
         let inbox = Inbox::of(past.take_arrived(), signals);
@@ -227,7 +230,7 @@ impl Board {
         let inner = Mutex::new(inner);
         let Lease { run, attempt, .. } = lease;
         let (wakes, given_up) = (Wakes::new(), Arc::default());
-        Arc::new(Self { run, attempt, wakes, store, cancelled, given_up, inner })
+        Arc::new(Self { run, workflow, attempt, wakes, store, cancelled, given_up, inner })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -112,7 +112,8 @@ mod undo {
 
 #[rustfmt::skip]
 mod long_histories {
-    use onward::{Ctx, Failure};
+    use onward::{Ctx, Failure, Workflow};
+    const COPY_ALL: Workflow<u64, ()> = Workflow::named("copy-all");
     async fn copy_page(_: u64) -> Result<Option<u64>, std::io::Error> { Ok(None) }
     async fn copy_all(ctx: Ctx, mut page: u64) -> Result<(), Failure> {
         for _ in 0..1_000 {
@@ -121,7 +122,7 @@ mod long_histories {
                 None => return Ok(()),
             }
         }
-        ctx.continue_as(&page)
+        ctx.continue_as(COPY_ALL, &page)
     }
 }
 

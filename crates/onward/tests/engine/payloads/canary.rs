@@ -55,7 +55,7 @@ async fn child_fails(_: Ctx, _: String) -> Result<(), Failure> {
 
 async fn go_on(ctx: Ctx, input: String) -> Result<String, Failure> {
     match input.as_str() {
-        "canary first" => ctx.continue_as("canary next"),
+        "canary first" => ctx.continue_as(ON, &"canary next".to_owned()),
         _ => Ok(input),
     }
 }

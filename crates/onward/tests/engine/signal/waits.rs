@@ -224,7 +224,7 @@ const LOOP: Workflow<u32, u32> = Workflow::named("loop");
 async fn count(ctx: Ctx, sum: u32) -> Result<u32, Failure> {
     match ctx.signal::<u32>("add").await? {
         0 => Ok(sum),
-        number => ctx.continue_as(&(sum + number)),
+        number => ctx.continue_as(LOOP, &(sum + number)),
     }
 }
 

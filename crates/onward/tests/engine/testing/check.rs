@@ -111,7 +111,7 @@ async fn a_step_that_waits_by_the_machine_s_clock_passes() {
 async fn a_run_that_goes_on_as_another_passes() {
     let report = check(async |ctx: Ctx, n, effects: Effects| {
         ctx.step("page", async |step| noted(&effects, "page", &step).await).await?;
-        if n < 9 { ctx.continue_as(&(n + 1)) } else { Ok(n) }
+        if n < 9 { ctx.continue_as(PLAY, &(n + 1)) } else { Ok(n) }
     });
     let report = report.await;
     assert!(report.is_safe(), "{report}");

@@ -94,7 +94,7 @@ async fn going_on_as_another_run_drops_the_undos() {
         async move {
             log.step(&ctx, "lap", lap).await?;
             if lap < 2 {
-                return ctx.continue_as(&(lap + 1));
+                return ctx.continue_as(LAPS, &(lap + 1));
             }
             Err(Failure::fatal("tired"))
         }
