@@ -152,8 +152,12 @@ impl Place {
         match self {
             Place::Store(onward) => {
                 let handle = onward.run(id);
-                let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
-                Ok(Seen { run, why: Reason::of(&handle.why().await?)?, duplicates })
+                let (run, duplicates) = (handle.own_status().await?, handle.duplicates().await?);
+                let why = match run.state.is_final() {
+                    true => Why::Ended { state: run.state },
+                    false => handle.why().await?,
+                };
+                Ok(Seen { run, why: Reason::of(&why)?, duplicates })
             }
             Place::Server(_) => {
                 let shown: Shown = self.ask(&Call::get(format!("/runs/{id}"))).await?;
@@ -170,7 +174,7 @@ impl Place {
     /// A run alone.
     pub(crate) async fn run(&self, id: RunId) -> Result<Run, Problem> {
         match self {
-            Place::Store(onward) => Ok(onward.run(id).status().await?),
+            Place::Store(onward) => Ok(onward.run(id).own_status().await?),
             Place::Server(_) => Ok(self.see(id).await?.run),
         }
     }

@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::request::{At, Params, run_id};
 
 pub(crate) async fn list(State(app): State<App>, At(id): At<String>, params: Params) -> Answer {
-    let run = app.onward.run(run_id(&id)?).status().await?;
+    let run = app.onward.run(run_id(&id)?).own_status().await?;
     let (after, limit) = (params.cursor_of::<u64>()?, params.limit()?);
     let page = app.store().history(run.id, after, limit).await?;
     let (mut bytes, mut more) = (0, page.more);
@@ -42,7 +42,7 @@ fn payload_bytes(record: &Record) -> usize {
 }
 
 pub(crate) async fn record(State(app): State<App>, At((id, seq)): At<(String, String)>) -> Answer {
-    let run = app.onward.run(run_id(&id)?).status().await?;
+    let run = app.onward.run(run_id(&id)?).own_status().await?;
     let number = seq.parse::<u64>();
     let seq = number.map_err(|_| Problem::invalid("seq", format!("{seq:?} is no number")))?;
     let after = seq.checked_sub(1);
@@ -89,7 +89,7 @@ struct Wait {
 }
 
 pub(crate) async fn timeline(State(app): State<App>, At(id): At<String>) -> Answer {
-    let run = app.onward.run(run_id(&id)?).status().await?;
+    let run = app.onward.run(run_id(&id)?).own_status().await?;
     let now = app.now();
     let (delay, queue) = (delay(&run), queued(&run, now));
     let mut timeline =

@@ -15,7 +15,7 @@ pub(crate) async fn list(State(app): State<App>, At(id): At<String>, params: Par
     let notebook =
         store.notebook().ok_or_else(|| Problem::unsupported("the store keeps no log of runs"))?;
     let after = params.cursor_of()?.unwrap_or(0);
-    let run = app.onward.run(run_id(&id)?).status().await?;
+    let run = app.onward.run(run_id(&id)?).own_status().await?;
     let page = notebook.log(run.id, after, params.limit()?).await?;
     let next = page.lines.last().map(|line| line.no.to_string()).filter(|_| page.more);
     let items: Vec<LogLine> =

@@ -104,7 +104,7 @@ struct WhyShown {
 
 pub(crate) async fn show(State(app): State<App>, At(id): At<String>) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
-    let (run, duplicates) = (handle.status().await?, handle.duplicates().await?);
+    let (run, duplicates) = (handle.own_status().await?, handle.duplicates().await?);
     let why = shown_why(&reason(&app, &run).await?);
     answer::ok(&Shown { run: shown(&app, run)?, why, duplicates })
 }

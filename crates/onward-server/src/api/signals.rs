@@ -39,7 +39,7 @@ struct Untaken {
 pub(crate) async fn list(State(app): State<App>, At(id): At<String>, params: Params) -> Answer {
     let handle = app.onward.run(run_id(&id)?);
     let (after, limit) = (params.cursor_of()?.unwrap_or(0), params.limit()?);
-    let run = handle.status().await?;
+    let run = handle.own_status().await?;
     let mut untaken = handle.signals_untaken().await?;
     untaken.retain(|signal| signal.no > after);
     let (all, mut bytes) = (untaken.len(), 0);

@@ -83,7 +83,7 @@ pub(crate) async fn fork(
         return Err(Problem::invalid("key", "it differs from the Idempotency-Key"));
     }
     let source = app.onward.run(run_id(&id)?);
-    check_workflow(&source.status().await?.workflow)?;
+    check_workflow(&source.own_status().await?.workflow)?;
     let mut fork = source.fork(new.from_step);
     if let Some(input) = &new.input {
         fork = fork.input(input);

@@ -90,11 +90,40 @@ impl<O> RunHandle<O> {
         RunHandle::new(self.client, self.id)
     }
 
-    /// The run as it stands.
+    /// The run as it stands. A run that goes on as another is followed: its id is that of the last.
     ///
     /// # Errors
     /// `run_not_found`, or that the store does not answer.
     pub async fn status(&self) -> Result<Run, Error> {
+        super::steer::last(&self.client, self.id).await
+    }
+
+    /// The run of this very id as it stands, also when another goes on for it: that one is its
+    /// `continued_as`.
+    ///
+    /// ```
+    /// # use onward::{Ctx, Failure, Onward, RunState, Workflow};
+    /// const COUNT: Workflow<u32, u32> = Workflow::named("count");
+    ///
+    /// async fn count(ctx: Ctx, number: u32) -> Result<u32, Failure> {
+    ///     if number < 3 { ctx.continue_as(COUNT, &(number + 1)) } else { Ok(number) }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onward::Error> {
+    /// # let onward = Onward::open("memory:").await?;
+    /// # let worker = onward.worker().serve(COUNT, count).start().await?;
+    /// let run = onward.start(COUNT, &1).await?;
+    /// assert_eq!(run.result().await?, 3);
+    /// assert_eq!(run.status().await?.input.as_str(), "3"); // the last
+    /// let first = run.own_status().await?;
+    /// assert_eq!((first.id, first.input.as_str()), (run.id(), "1"));
+    /// assert!(first.continued_as.is_some());
+    /// # worker.shutdown().await }
+    /// ```
+    ///
+    /// # Errors
+    /// `run_not_found`, or that the store does not answer.
+    pub async fn own_status(&self) -> Result<Run, Error> {
         self.look(self.id).await
     }
 
@@ -139,7 +168,7 @@ impl<O> RunHandle<O> {
     }
 
     /// Asks the run to end. A body that executes is told within a second and has a few more to
-    /// finish.
+    /// finish. A run that goes on as another is followed.
     ///
     /// ```
     /// # use onward::{Onward, RunState, Workflow};
@@ -160,7 +189,7 @@ impl<O> RunHandle<O> {
 
     /// Lets a failed or stuck run go on from the step that failed, which gets all its tries
     /// again. Whatever succeeded stays as it is. If a child's failure ended it, the child is retried
-    /// too, and its new end is waited for.
+    /// too, and its new end is waited for. A run that goes on as another is followed.
     ///
     /// # Errors
     /// `run_not_failed`, `run_undone` when it has turned back, `run_not_found`, or that the store does
@@ -267,7 +296,7 @@ impl<O> RunHandle<O> {
         Ok(untaken)
     }
 
-    /// Why the run is not running, or that it is.
+    /// Why the run is not running, or that it is. A run that goes on as another is followed.
     ///
     /// # Errors
     /// `run_not_found`, or that the store does not answer.

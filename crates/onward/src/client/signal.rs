@@ -11,14 +11,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::Inner;
+use super::steer::follow;
 use crate::error::check_name;
 use crate::model::step_id;
-use crate::store::{NewSignal, Signalled, Which};
+use crate::store::{NewSignal, Signalled};
 use crate::{Code, Error, Json, Key, RunId};
-
-/// How often a run is followed to the one that goes on for it while a signal is sent: each is a
-/// whole history, so more of them do not end in that time.
-const FOLLOWED_MAX: usize = 100;
 
 /// A signal that is being set up; made by [`RunHandle::signal`](crate::RunHandle::signal), sent by
 /// `await`.
@@ -124,22 +121,9 @@ impl SendSignal {
 
     async fn send(self) -> Result<Signalled, Error> {
         let client = Arc::clone(&self.client);
-        let mut new = self.new_signal()?;
-        for _ in 0..FOLLOWED_MAX {
-            let run = new.run;
-            let error = match client.store.signal(new.clone()).await {
-                Ok(sent) => return Ok(sent),
-                Err(error) => Error::from(error).of_run(run),
-            };
-            if error.code() != Code::RunFinished {
-                return Err(error);
-            }
-            match client.store.get(Which::Id(run)).await?.and_then(|run| run.continued_as) {
-                Some(next) => new.run = next,
-                None => return Err(error),
-            }
-        }
-        Err(Error::new(Code::RunFinished).of_run(new.run))
+        let new = self.new_signal()?;
+        let send = |run| client.store.signal(NewSignal { run, ..new.clone() });
+        follow(&client, new.run, send).await
     }
 }
 

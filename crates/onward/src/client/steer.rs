@@ -3,17 +3,54 @@
 //! Owns: what each of these asks of the store, for a handle and for many runs alike. Never decides
 //! whether the run allows it; the store does.
 
+use std::future::Future;
+
 use super::handle::RunHandle;
 use super::{ForkRun, Inner};
 use crate::limits::PAGE_ROWS_MAX;
-use crate::store::{Pause, Steer};
+use crate::store::{Error as StoreError, Pause, Steer, Which};
 use crate::upkeep::cascade;
-use crate::{Code, Error, LogLine, RunId, RunState};
+use crate::{Code, Error, LogLine, Run, RunId, RunState};
+
+/// The last of the runs that go on for one, or the run itself.
+pub(super) async fn last(client: &Inner, mut run: RunId) -> Result<Run, Error> {
+    loop {
+        let found = client.store.get(Which::Id(run)).await?;
+        match found.ok_or_else(|| Error::new(Code::RunNotFound).of_run(run))? {
+            Run { continued_as: Some(next), .. } => run = next,
+            found => return Ok(found),
+        }
+    }
+}
+
+/// Does something to a run or, where that is over because another goes on for it, to the last of those.
+pub(super) async fn follow<'a, T, F, A>(
+    client: &'a Inner,
+    mut run: RunId,
+    act: F,
+) -> Result<T, Error>
+where
+    F: Fn(RunId) -> A,
+    A: Future<Output = Result<T, StoreError>> + Send + 'a,
+{
+    loop {
+        let refused = match act(run).await {
+            Ok(done) => return Ok(done),
+            Err(error) => Error::from(error).of_run(run),
+        };
+        if !matches!(refused.code(), Code::RunFinished | Code::RunNotFailed) {
+            return Err(refused);
+        }
+        match last(client, run).await?.id {
+            last if last == run => return Err(refused),
+            last => run = last,
+        }
+    }
+}
 
 /// Asks a run to end, and the children of one that ended at once.
 pub(super) async fn cancel(client: &Inner, run: RunId) -> Result<(), Error> {
-    let cancelled = client.store.cancel(run).await;
-    let cancelled = cancelled.map_err(|error| Error::from(error).of_run(run))?;
+    let cancelled = follow(client, run, |run| client.store.cancel(run)).await?;
     if cancelled.state == RunState::Cancelled {
         cascade(client.store.as_ref()).await;
     }
@@ -22,8 +59,7 @@ pub(super) async fn cancel(client: &Inner, run: RunId) -> Result<(), Error> {
 
 /// Lets a failed or stuck run go on.
 pub(super) async fn retry(client: &Inner, run: RunId) -> Result<(), Error> {
-    let retried = client.store.retry(run).await;
-    retried.map(drop).map_err(|error| Error::from(error).of_run(run))
+    follow(client, run, |run| client.store.retry(run)).await.map(drop)
 }
 
 /// Pauses a run, for this process.
@@ -32,15 +68,15 @@ pub(super) async fn pause(client: &Inner, run: RunId) -> Result<(), Error> {
 }
 
 async fn pause_by(client: &Inner, run: RunId, caller: String) -> Result<(), Error> {
-    let pause = Pause { run, caller };
-    let paused = steer(client)?.pause(pause).await;
-    paused.map(drop).map_err(|error| Error::from(error).of_run(run))
+    let steer = steer(client)?;
+    let pause = |run| steer.pause(Pause { run, caller: caller.clone() });
+    follow(client, run, pause).await.map(drop)
 }
 
 /// Lets a paused run go on.
 pub(super) async fn resume(client: &Inner, run: RunId) -> Result<(), Error> {
-    let resumed = steer(client)?.resume(run).await;
-    resumed.map(drop).map_err(|error| Error::from(error).of_run(run))
+    let steer = steer(client)?;
+    follow(client, run, |run| steer.resume(run)).await.map(drop)
 }
 
 /// Deletes a run that has ended; says whether it was there.
@@ -64,7 +100,7 @@ impl<O> RunHandle<O> {
     /// Pauses the run: a step that is executing is let finish and is recorded, nothing new begins, and
     /// the run is given back. Until [`resume`](RunHandle::resume) no worker takes it. Timers that come
     /// due and signals that arrive are kept. Its deadline holds all the same, and a cancel goes
-    /// through. Again: it stays as it is.
+    /// through. Again: it stays as it is. A run that goes on as another is followed.
     ///
     /// ```
     /// # use onward::{Code, Onward, Workflow};
@@ -109,7 +145,7 @@ impl<O> RunHandle<O> {
     }
 
     /// Lets a paused run go on: at once, or when what it waits for comes. One that is not paused stays
-    /// as it is.
+    /// as it is. A run that goes on as another is followed.
     ///
     /// # Errors
     /// `run_finished` when it has ended, `run_not_found`, or that the store does not answer.

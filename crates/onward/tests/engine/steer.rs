@@ -1,5 +1,6 @@
 //! Steering runs through the public face, on each store.
 
+mod continued;
 mod family;
 mod fork;
 mod many;
