@@ -188,7 +188,9 @@ async fn a_run_goes_on_as_one_of_its_own_workflow_only() {
     let onward = Onward::open("memory:").await.unwrap();
     let worker = onward.worker().serve(COUNT, async |ctx: Ctx, n| ctx.continue_as(OTHER, &n));
     let worker = worker.start().await.unwrap();
-    let error = onward.start(COUNT, &1).await.unwrap().result().await.unwrap_err();
+    let run = onward.start(COUNT, &1).await.unwrap();
+    let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+    let error = result.expect("it does not go on").unwrap_err();
     let failure = error.failure().unwrap();
     assert!(failure.is(Code::InvalidOption.as_str()), "{failure}");
     assert!(failure.message.contains("\"count\"") && failure.message.contains("\"other\""));
