@@ -37,24 +37,30 @@ pub async fn continuation_takes_the_key(stage: &Stage) {
     assert_eq!((again.run, again.how), (next, StartedHow::Existing));
 }
 
-/// A run that is asked to end does not go on with another input: it is left to its holder to cancel it,
-/// which undoes what there is to undo.
+/// A run that is asked to end does not go on: what it has to do on a cancel would be lost with it. Its
+/// holder is told so, and nothing of the settle is written.
 pub async fn marked_run_does_not_go_on(stage: &Stage) {
     let worker = stage.worker().await;
     let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
     let lease = worker.take(run).await;
+    stage.record(lease, vec![done(1, "charge", 1)]).await.unwrap();
     stage.store.cancel(run).await.unwrap();
-    let next = RunId::new();
-    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
-    let settle = Settle::new(vec![done(1, "page", 1)], end);
     let before = stage.snapshot().await;
-    assert_conflict(stage.store.settle(lease, settle).await, Conflict::Ending { run });
-    stage.assert_unchanged(&before).await;
+    let end = End::Continued {
+        run: RunId::new(),
+        input: json(2),
+        undelivered: vec!["$signal/go#1".into()],
+    };
+    for _ in 0..2 {
+        let settle = Settle::new(vec![done(2, "page", 1)], end.clone());
+        let refused = stage.store.settle(lease, settle).await;
+        assert_conflict(refused, Conflict::Ending { run });
+        stage.assert_unchanged(&before).await;
+    }
+    stage.record(lease, vec![done(2, "$undo", 1)]).await.unwrap();
     stage.settle(lease, End::Cancelled).await.unwrap();
-    let run = stage.run(run).await;
-    assert_eq!((run.state, run.continued_as), (RunState::Cancelled, None));
-    assert_eq!(stage.snapshot().await.runs.len(), 1);
-    assert_eq!(stage.by_key("order-1").await, Some(run.id));
+    assert_eq!(stage.state(run).await, RunState::Cancelled);
+    assert_eq!(stage.by_key("order-1").await, Some(run));
 }
 
 /// A run cannot go on as one that is there, be it itself; nothing of the settle is written.

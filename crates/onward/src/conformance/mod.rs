@@ -157,6 +157,7 @@ macro_rules! conformance_suite {
                 claim_brings_the_signals_not_taken
                 continuation_takes_the_signals_not_taken
                 continuation_knows_the_signals_taken
+                continuation_takes_the_signals_not_delivered
                 continuation_is_told_no_ends_of_children
                 signals_of_a_run_are_bounded
                 signal_carries_any_text

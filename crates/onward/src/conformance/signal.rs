@@ -219,6 +219,36 @@ pub async fn continuation_knows_the_signals_taken(stage: &Stage) {
     assert!(!send(stage, paid(next)).await.was_there, "the oldest is forgotten");
 }
 
+/// A signal that is recorded may not have been given to the function: those that its holder names are
+/// handed on as if they were not, in their order, once, and with their keys.
+pub async fn continuation_takes_the_signals_not_delivered(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let keyed = |run, value: i64| keyed_signal(run, "go", value, &format!("=click-{value}"));
+    for value in 1..=5 {
+        send(stage, keyed(lease.run, value)).await;
+    }
+    let arrived = |seq, no: i64| entry(seq, &format!("$signal/go#{no}"), Entry::Arrived(json(no)));
+    stage.record(lease, vec![arrived(1, 1), arrived(2, 2), arrived(3, 3)]).await.unwrap();
+    let undelivered = ["$signal/go#2", "$signal/go#3", "$signal/go#4"].map(str::to_owned).to_vec();
+    let next = RunId::new();
+    let end = End::Continued { run: next, input: json(0), undelivered };
+    // The last of them is recorded by the settle itself, and repeated after a lost answer.
+    let settle = Settle::new(vec![arrived(4, 4)], end);
+    super::lost_answer::repeated(stage, |store| {
+        crate::store::Store::settle(store, lease, settle.clone())
+    })
+    .await;
+    let claimed = worker.take_whole(next).await;
+    assert_eq!(values(&claimed.signals), [2, 3, 4, 5]);
+    for value in 1..=5 {
+        assert!(send(stage, keyed(next, value)).await.was_there, "{value} is a repeat");
+    }
+    let voided: Vec<_> = stage.history(lease.run).await;
+    let voided = voided.iter().filter(|record| record.voided_at.is_some());
+    assert_eq!(voided.map(|record| record.seq).collect::<Vec<_>>(), [2, 3, 4]);
+}
+
 /// What the engine itself sends is for the run that asked for it: how a child ended, and the answer to a
 /// callback. The run that goes on would take it for that of a child or a callback of its own.
 pub async fn continuation_is_told_no_ends_of_children(stage: &Stage) {
@@ -231,7 +261,10 @@ pub async fn continuation_is_told_no_ends_of_children(stage: &Stage) {
     send(stage, NewSignal { step: "$signal/%24callback/1".to_owned(), ..answer }).await;
     send(stage, new_signal(lease.run, "go", 9)).await;
     let next = RunId::new();
-    stage.settle(lease, End::Continued { run: next, input: json(0) }).await.unwrap();
+    stage
+        .settle(lease, End::Continued { run: next, input: json(0), undelivered: Vec::new() })
+        .await
+        .unwrap();
     let names = |signals: &[Signal]| -> Vec<_> {
         signals.iter().map(|signal| signal.name.clone()).collect()
     };

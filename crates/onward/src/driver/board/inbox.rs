@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::{Board, Draft, Inner, Leaf, LeafId, LeafKind, Phase, Then, Told};
+use crate::model::step_id;
 use crate::store::Signal;
-use crate::{Entry, Json, Record, RunId, Timestamp, Waits};
+use crate::{Entry, Json, Record, RecordKind, RunId, Timestamp, Waits};
 
 /// The leaf of a draft that belongs to none.
 pub(super) const NOBODY: LeafId = LeafId::MAX;
@@ -198,16 +199,19 @@ impl Board {
         }
     }
 
-    /// Whether anybody waits for a signal that has not come.
-    pub(crate) fn heeds_signals(&self) -> bool {
-        !self.lock().awaiting.is_empty()
-    }
-
-    /// The recorded signals that the function was never given.
+    /// The signals that are recorded, or are about to be, and that the function was never given. How a
+    /// child ended is for this run alone.
     pub(crate) fn undelivered(&self) -> Vec<String> {
         let inner = self.lock();
         let recorded = inner.inbox.kept().chain(inner.inbox.sending.values());
-        recorded.map(|record| record.step.clone()).collect()
+        let drafts = inner.outbox.iter().filter(|it| it.entry.kind() == RecordKind::Arrived);
+        let steps = recorded.map(|record| &*record.step).chain(drafts.map(|draft| &*draft.step));
+        steps.filter(|step| !step_id::is_child(step)).map(str::to_owned).collect()
+    }
+
+    /// Whether anybody waits for a signal that has not come.
+    pub(crate) fn heeds_signals(&self) -> bool {
+        !self.lock().awaiting.is_empty()
     }
 
     /// Whether the limit of a wait, which is over, may end it: a signal that came in time may be in
