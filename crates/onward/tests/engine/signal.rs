@@ -2,6 +2,7 @@
 
 mod children;
 mod fan_out;
+mod handed_on;
 mod inside;
 mod versions;
 mod waits;

@@ -261,3 +261,36 @@ async fn a_fork_undoes_only_what_it_did_itself() {
     })
     .await;
 }
+
+/// The cancel comes after the run last looked and before it has gone on: what it does on a cancel is done,
+/// and what it did is undone.
+#[tokio::test]
+async fn a_run_that_is_asked_to_end_as_it_goes_on_is_undone() {
+    const LAPS: Workflow<u32, u32> = Workflow::named("laps");
+    on_each_store(async |onward| {
+        let log = Log::default();
+        let (of, client) = (log.clone(), onward.clone());
+        let worker = onward.worker().serve(LAPS, move |ctx: Ctx, lap: u32| {
+            let (log, client) = (of.clone(), client.clone());
+            async move {
+                let told = log.clone();
+                ctx.on_cancel(move |_| {
+                    told.add("told");
+                    std::future::ready(Ok::<_, Failure>(()))
+                });
+                log.step(&ctx, "reserve", lap).await?;
+                client.run(ctx.run_id()).cancel().await.map_err(Failure::from)?;
+                ctx.continue_as(LAPS, &(lap + 1))
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(LAPS, &1).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(20), run.ended()).await;
+        let ended = ended.expect("it ends").unwrap();
+        assert_eq!((ended.id, ended.state), (run.id(), RunState::Cancelled));
+        assert_eq!(ended.continued_as, None);
+        assert_eq!(log.lines(), ["reserve", "told", "undo reserve 1"]);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
