@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -101,7 +102,11 @@ impl Watch {
 }
 
 /// Spawns a part of the engine, watched if there is a watch.
-pub(crate) fn spawn_watched<F>(watch: Option<&Arc<Watch>>, part: F) -> JoinHandle<F::Output>
+pub(crate) fn spawn_watched<F>(
+    runtime: &Handle,
+    watch: Option<&Arc<Watch>>,
+    part: F,
+) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -109,8 +114,8 @@ where
     // Boxed, so that the task is compiled once per output type.
     let part: BoxFuture<'static, F::Output> = Box::pin(part);
     match watch {
-        None => tokio::spawn(part),
-        Some(watch) => tokio::spawn(Watched::new(watch, Role::Part, part)),
+        None => runtime.spawn(part),
+        Some(watch) => runtime.spawn(Watched::new(watch, Role::Part, part)),
     }
 }
 

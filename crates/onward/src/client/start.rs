@@ -274,11 +274,11 @@ impl<O> Start<O> {
         let waiter = client.endings.wait(new.id);
         let started = match reserve(&client, &new) {
             Some((worker, reserved)) => {
-                // In a task of its own: a caller that gives up must not leave a run behind that
-                // is claimed and that nobody executes.
-                let client = Arc::clone(&client);
-                let starting = tokio::spawn(start_claimed(client, worker, reserved, new));
-                match starting.await {
+                // In a task of the worker's: a caller that gives up, or whose runtime ends, must not
+                // leave a run behind that is claimed and that nobody executes.
+                let starting = Arc::clone(&worker);
+                let claimed = start_claimed(Arc::clone(&client), worker, reserved, new);
+                match starting.spawn(claimed).await {
                     Ok(started) => started,
                     Err(source) => Err(Error::new(Code::StoreUnavailable).because(source)),
                 }
@@ -343,7 +343,7 @@ async fn start_claimed(
         Ok(started) => started,
         Err(error) => {
             if error.code() == Code::StoreUnavailable {
-                release_unknown(&client, reserved.into_tenure(), lease);
+                release_unknown(&client, &worker, reserved.into_tenure(), lease);
             }
             return Err(error);
         }
@@ -378,9 +378,9 @@ fn as_claimed(new: &NewRun, claimant: &Claimant) -> Run {
 /// since the caller does not wait; more than once, since the lost write may still be under way.
 /// A store that does not answer says nothing about the run, however long that lasts: its worker
 /// lives on after the outage, and would hold it for ever.
-fn release_unknown(client: &Arc<Inner>, tenure: Arc<Tenure>, lease: Lease) {
+fn release_unknown(client: &Arc<Inner>, worker: &Shared, tenure: Arc<Tenure>, lease: Lease) {
     let client = Arc::clone(client);
-    tokio::spawn(async move {
+    worker.spawn(async move {
         let mut answers = 0;
         // At the end of a tenure the store takes back all of its runs.
         while answers < RELEASE_ANSWERS && !tenure.is_over() {

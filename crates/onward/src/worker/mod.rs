@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
@@ -173,6 +174,7 @@ impl WorkerBuilder {
             endings: Arc::clone(&self.client.endings),
             tenure: Mutex::default(),
             intake_shut: AtomicBool::new(false),
+            runtime: Handle::current(),
             watch: self.client.watch.clone(),
         });
         let tenure = shared.join().await?;
@@ -180,7 +182,7 @@ impl WorkerBuilder {
         self.client.add_worker(&shared);
         let (stop, stopped) = watch::channel(false);
         let serving = claiming::serve(Arc::clone(&shared), claiming::Served::of(tenure), stopped);
-        let serving = spawn_watched(self.client.watch.as_ref(), serving);
+        let serving = spawn_watched(&shared.runtime, self.client.watch.as_ref(), serving);
         Ok(Worker { id, shared, stop, serving, grace: self.shutdown_grace })
     }
 
@@ -296,6 +298,9 @@ pub(crate) struct Shared {
     /// Set while runs are queued that have not been claimed, or a suspect is to be alone: then a
     /// fresh start must not jump the queue.
     intake_shut: AtomicBool,
+    /// Where the worker was started: all that is its own is executed there. A run may be started from a
+    /// runtime that lives no longer than that start.
+    runtime: Handle,
     /// Who of the client is awake, in a test.
     watch: Option<Arc<Watch>>,
 }
@@ -365,6 +370,14 @@ impl Shared {
         self.current_tenure().is_some_and(|tenure| tenure.crew.has(run))
     }
 
+    /// Executes work that belongs to this worker where the worker itself is executed.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.spawn(work)
+    }
+
     /// Starts the driver of a claimed run.
     pub(crate) fn execute(self: &Arc<Self>, mut reserved: Reserved, claimed: Box<Claimed>) {
         let Some(handler) = self.handlers.get(&claimed.run.workflow).map(Arc::clone) else {
@@ -386,6 +399,7 @@ impl Shared {
             store: Arc::clone(&self.store),
             lease: claimed.lease,
             tenure: Arc::clone(&reserved.tenure),
+            runtime: self.runtime.clone(),
             settled: false,
         };
         // Boxed: it is large, and tokio moves a task about before it runs and when it has ended.
@@ -393,7 +407,7 @@ impl Shared {
             let span = trace::of_attempt(&claimed);
             driver::drive(setting, claimed, handler, control).instrument(span).await
         });
-        spawn_watched(self.watch.as_ref(), async move {
+        spawn_watched(&self.runtime, self.watch.as_ref(), async move {
             // Moved in, so that it is dropped with the task however that ends.
             let mut held = held;
             let mut ending = None;
@@ -420,19 +434,19 @@ struct Held {
     store: Arc<dyn Store>,
     lease: Lease,
     tenure: Arc<Tenure>,
+    runtime: Handle,
     settled: bool,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         // At the end of a tenure the store takes back all of its runs.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if self.settled || self.tenure.is_over() {
             return;
         }
         let (store, lease) = (Arc::clone(&self.store), self.lease);
         let tenure = Arc::clone(&self.tenure);
-        runtime.spawn(async move {
+        self.runtime.spawn(async move {
             for pause in driver::pauses() {
                 let settle = Settle::new(Vec::new(), End::Released);
                 let released = store.settle(lease, settle).await;

@@ -33,6 +33,7 @@ mod schedules;
 
 mod faults;
 mod limits;
+mod runtime;
 mod suspect;
 
 mod payloads;
