@@ -254,9 +254,18 @@ pub const ENDING_CRASHES_MAX: u32 = 2 * CRASHES_MAX;
 /// long a mended run waits.
 pub const CRASH_BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// How long a worker stops claiming to be alone with a suspect, before it takes it anyway: a
-/// suspect must neither starve nor stop the worker.
-pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a worker stops claiming to be alone with a suspect before it takes it anyway, and how long
+/// that is alone then: a suspect must neither starve nor stop the worker. With its pause of a second an
+/// innocent one behind a killer is executed well within ten.
+pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long nothing but suspects is claimed while there are more of them: a hundred short ones pass in
+/// that time, and nobody else waits for longer.
+pub const SUSPECTS_TURN_MAX: Duration = Duration::from_secs(6);
+
+/// Suspects that are executed beside each other, once as many of their batch were innocent: a killer
+/// among them takes no more than these with it, and each of them is alone after that.
+pub const SUSPECTS_BESIDE_MAX: usize = 8;
 
 /// Polls of a workflow function without a pause before a warning says that it never rests: no
 /// ordinary function comes near it.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::open_ended;
 use crate::model::step_id;
-use crate::store::{KeyHolder, WorkerInfo};
+use crate::store::{KeyHolder, WorkerInfo, rules};
 use crate::{QueueUse, Run, RunId, RunState, Timestamp, Waits};
 
 /// Why a run is not running, or that it is.
@@ -84,6 +84,11 @@ pub enum Why {
         running: u64,
         /// How many they execute at once.
         places: u64,
+    },
+    /// It crashed with its workers, and waits until one executes nothing else.
+    Suspected {
+        /// How many workers in a row died in it.
+        crashes: u32,
     },
     /// As many runs of its lane are running as may be.
     LaneFull {
@@ -206,7 +211,14 @@ fn kept_from(
     if !is_served(run, live) {
         return Some(Why::NoWorker { workflow: run.workflow.clone(), queue });
     }
-    used.and_then(|used| held_back(run, live, used, now)).or_else(|| busy(run, live))
+    let held_back = used.and_then(|used| held_back(run, live, used, now));
+    held_back.or_else(|| suspected(run)).or_else(|| busy(run, live))
+}
+
+/// Whether it waits to be alone. A worker makes room for that, however much it executes.
+fn suspected(run: &Run) -> Option<Why> {
+    let crashes = run.crashes;
+    rules::is_suspect(crashes).then_some(Why::Suspected { crashes })
 }
 
 /// Whether every worker that serves it has all the runs that it executes at once.
@@ -268,7 +280,7 @@ fn until(run: &Run, waits: Option<&Waits>, holder: Option<&KeyHolder>, now: Time
         Some(Waits::Signal { name }) => format!("the signal {name:?}"),
         Some(Waits::Child { run }) => format!("the end of its child {run}"),
         Some(Waits::Backoff { crashes }) => {
-            format!("the pause after {crashes} workers died in it")
+            format!("a pause (suspected after {crashes} crashes; waits to be executed alone)")
         }
         _ => "its time".to_owned(),
     };
@@ -304,6 +316,7 @@ impl Why {
             Why::QueueFull { .. } => "queue_full",
             Why::WorkersFull { .. } => "workers_full",
             Why::WorkersBusy { .. } => "workers_busy",
+            Why::Suspected { .. } => "suspected",
             Why::LaneFull { .. } => "lane_full",
             Why::Until { .. } => "until",
             Why::Behind { .. } => "behind",
@@ -363,6 +376,9 @@ impl fmt::Display for Why {
                 f,
                 "Every worker that serves it is full: they execute {running} runs, and {places} at once."
             ),
+            Why::Suspected { crashes } => {
+                write!(f, "It is suspected after {crashes} crashes; waits to be executed alone.")
+            }
             Why::LaneFull { queue, lane, running, limit } => write!(
                 f,
                 "Its lane {lane:?} of queue {queue:?} is full: {running} of {limit} runs are running."
@@ -449,8 +465,12 @@ mod tests {
         assert_eq!(said(&run(RunState::Running), &expired), gone);
         let queued = run(RunState::Queued);
         assert_eq!(said(&queued, &live), "It is due; a worker that serves it is up.");
+        let suspect = Run { crashes: 3, ..run(RunState::Queued) };
+        let alone = "It is suspected after 3 crashes; waits to be executed alone.";
+        assert_eq!(said(&suspect, &live), alone);
         let nobody = "No live worker serves workflow \"work\" on queue \"default\".";
         assert_eq!(said(&queued, &expired), nobody);
+        assert_eq!(said(&suspect, &expired), nobody);
         let mut other = worker(1_000_001);
         other.id = WorkerId::from_u128(8);
         let taken = "The worker that held it is gone; another takes it over.";
@@ -477,7 +497,8 @@ mod tests {
             format!("It waits for the key \"k\" of step {step}, which is held elsewhere, {at}");
         assert_eq!(key, held);
         let backoff = waits(Waits::Backoff { crashes: 4 }, later);
-        assert_eq!(backoff, format!("It waits for the pause after 4 workers died in it, {at}"));
+        let suspected = "(suspected after 4 crashes; waits to be executed alone)";
+        assert_eq!(backoff, format!("It waits for a pause {suspected}, {at}"));
         let signal = Waits::Signal { name: "approved".to_owned() };
         assert_eq!(
             waits(signal.clone(), later),

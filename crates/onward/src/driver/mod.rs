@@ -114,6 +114,8 @@ pub(crate) struct Setting {
     pub(crate) build: Arc<str>,
     pub(crate) linger: Duration,
     pub(crate) cancel_grace: Duration,
+    /// Whether the run may be what kills its workers; a record clears it.
+    pub(crate) suspected: bool,
     /// Who of the client is awake, in a test.
     pub(crate) watch: Option<Arc<Watch>>,
 }
@@ -329,6 +331,14 @@ impl Driver {
             if let Err(verdict) = self.wait().await {
                 return verdict;
             }
+        }
+    }
+
+    /// Tells the crew that the run made progress, if it was suspected to kill its workers.
+    fn clear_suspicion(&mut self) {
+        if self.setting.suspected {
+            self.setting.suspected = false;
+            self.setting.tenure.crew.clear(self.lease);
         }
     }
 

@@ -61,9 +61,10 @@ impl Driver {
         told
     }
 
-    fn tell_transacted(&self, joined: Result<Answered, JoinError>) -> Result<(), Verdict> {
+    fn tell_transacted(&mut self, joined: Result<Answered, JoinError>) -> Result<(), Verdict> {
         match joined {
             Ok((leaf, Ok(transacted))) => {
+                self.clear_suspicion();
                 let _here = Here::enter(Here::Function(self.board.wakes.token));
                 self.board.transacted(leaf, transacted);
                 Ok(())

@@ -1,18 +1,18 @@
 //! Claiming: from the store to the crew.
 //!
-//! Owns: when to claim and how much, being alone with a suspect, and starting over under a new
-//! id when the lease is lost. Never executes.
+//! Owns: when to claim, and starting over under a new id when the lease is lost. What is taken is
+//! `intake`'s to choose. Never executes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::intake::Intake;
 use super::tenure::Tenure;
 use super::{Reserved, Shared};
 use crate::driver::Stop;
-use crate::limits::{CLAIM_BATCH_MAX, SUSPECT_PATIENCE};
 use crate::store::{self, Asks, Claim, ClaimMode, Claims, Topic};
 use crate::upkeep;
 
@@ -119,17 +119,6 @@ async fn join_again(
     }
 }
 
-/// Whether other runs may be taken beside a suspect.
-#[derive(Clone, Copy)]
-enum Intake {
-    /// Any run is taken.
-    Open,
-    /// A suspect is due; nothing is taken until the crew is empty.
-    Draining(Instant),
-    /// The crew is alone with a suspect.
-    Alone(Instant),
-}
-
 struct Claiming<'a> {
     shared: &'a Arc<Shared>,
     tenure: &'a Arc<Tenure>,
@@ -139,7 +128,7 @@ struct Claiming<'a> {
 
 impl<'a> Claiming<'a> {
     fn new(shared: &'a Arc<Shared>, tenure: &'a Arc<Tenure>) -> Self {
-        Self { shared, tenure, ticket: 1, intake: Intake::Open }
+        Self { shared, tenure, ticket: 1, intake: Intake::new() }
     }
 
     /// Claims until the lease is lost, or means nothing any more: a store that forgot a claim, as
@@ -150,7 +139,7 @@ impl<'a> Claiming<'a> {
             let hint = self.shared.store.wait(Topic::Work);
             let (shared, tenure) = (self.shared, self.tenure);
             let freed = tenure.crew.freed();
-            let (mode, limit) = self.choose();
+            let (mode, limit) = self.intake.choose(&tenure.crew);
             let claims = match self.claim(mode, limit).await {
                 Ok(claims) => claims,
                 Err(store::Error::LeaseLost) => return,
@@ -167,8 +156,8 @@ impl<'a> Claiming<'a> {
             self.note(mode, &claims);
             let (more, next_due) = (claims.more, claims.next_due);
             self.take(claims);
-            let (mode, limit) = self.choose();
-            if more && mode == ClaimMode::Ordinary && limit > 0 {
+            let (_, limit) = self.intake.choose(&tenure.crew);
+            if limit > 0 && self.intake.is_due(more) {
                 continue;
             }
             let busy = !tenure.crew.is_empty();
@@ -178,7 +167,7 @@ impl<'a> Claiming<'a> {
             // Without a next time there is nothing on the clock to wait for.
             let due = next_due.unwrap_or_else(|| clock.now());
             let full = limit == 0;
-            let held_back = full || more || !matches!(self.intake, Intake::Open);
+            let held_back = full || more || !self.intake.is_open();
             tokio::select! {
                 // With every place taken a hint leads to nothing; the next free place does. And
                 // a free place leads to nothing where nothing is held back.
@@ -187,20 +176,6 @@ impl<'a> Claiming<'a> {
                 () = clock.sleep_until(due), if !full && next_due.is_some() => {}
                 () = tokio::time::sleep(look_in) => {}
             }
-        }
-    }
-
-    /// What the next claim takes, and how many.
-    fn choose(&self) -> (ClaimMode, usize) {
-        let crew = &self.tenure.crew;
-        let free = crew.free().min(CLAIM_BATCH_MAX);
-        match self.intake {
-            Intake::Open => (ClaimMode::Ordinary, free),
-            Intake::Draining(_) if crew.is_empty() => (ClaimMode::Suspect, 1),
-            Intake::Draining(since) if since.elapsed() > SUSPECT_PATIENCE => {
-                (ClaimMode::Suspect, free.min(1))
-            }
-            Intake::Draining(_) | Intake::Alone(_) => (ClaimMode::Ordinary, 0),
         }
     }
 
@@ -222,20 +197,8 @@ impl<'a> Claiming<'a> {
 
     /// Notes what a claim says about suspects and about what is left in the queue.
     fn note(&mut self, mode: ClaimMode, claims: &Claims) {
-        self.intake = match self.intake {
-            _ if mode == ClaimMode::Suspect && !claims.runs.is_empty() => {
-                Intake::Alone(Instant::now())
-            }
-            Intake::Open if claims.suspect => Intake::Draining(Instant::now()),
-            Intake::Draining(_) if !claims.suspect => Intake::Open,
-            Intake::Alone(since)
-                if self.tenure.crew.is_empty() || since.elapsed() > SUSPECT_PATIENCE =>
-            {
-                Intake::Open
-            }
-            same => same,
-        };
-        let shut = claims.more || !matches!(self.intake, Intake::Open);
+        self.intake.heed(mode, claims);
+        let shut = claims.more || !self.intake.is_open();
         self.shared.intake_shut.store(shut, Ordering::SeqCst);
     }
 

@@ -15,7 +15,7 @@ use crate::store::Lease;
 pub(crate) struct Crew {
     places: usize,
     inner: Mutex<Inner>,
-    /// Notified when a place is freed.
+    /// Notified when a place is freed, and when a suspect is cleared.
     freed: Notify,
 }
 
@@ -23,6 +23,8 @@ pub(crate) struct Crew {
 struct Inner {
     taken: usize,
     drivers: HashMap<RunId, (Lease, Arc<Control>)>,
+    /// The suspects among them that have neither ended nor recorded. They are few.
+    suspects: Vec<Lease>,
     /// Told to every driver that comes from here on.
     stop: Option<Stop>,
 }
@@ -52,6 +54,27 @@ impl Crew {
     /// Whether a driver has its run under this very lease.
     pub(crate) fn holds(&self, lease: Lease) -> bool {
         self.lock().drivers.get(&lease.run).is_some_and(|(held, _)| *held == lease)
+    }
+
+    /// Notes that a driver has a suspect.
+    pub(crate) fn suspect(&self, lease: Lease) {
+        self.lock().suspects.push(lease);
+    }
+
+    /// How many suspects execute that may still be what kills its workers.
+    pub(crate) fn suspects(&self) -> usize {
+        self.lock().suspects.len()
+    }
+
+    /// Notes that a suspect made progress.
+    pub(crate) fn clear(&self, lease: Lease) {
+        self.lock().suspects.retain(|suspect| *suspect != lease);
+        self.freed.notify_waiters();
+    }
+
+    /// Counts the suspects that execute as any other run from here on.
+    pub(crate) fn give_up_suspects(&self) {
+        self.lock().suspects.clear();
     }
 
     /// Takes a place, if one is free.
@@ -89,7 +112,7 @@ impl Crew {
         controls.iter().for_each(|control| control.stop(stop));
     }
 
-    /// Resolves when a place was freed after this call.
+    /// Resolves when a place was freed, or a suspect cleared, after this call.
     pub(crate) fn freed(&self) -> impl Future<Output = ()> + '_ {
         self.freed.notified()
     }
@@ -135,6 +158,9 @@ impl Drop for Place {
             && inner.drivers.get(&lease.run).is_some_and(|(held, _)| *held == lease)
         {
             inner.drivers.remove(&lease.run);
+        }
+        if let Some(lease) = self.lease {
+            inner.suspects.retain(|suspect| *suspect != lease);
         }
         drop(inner);
         self.crew.freed.notify_waiters();

@@ -1,12 +1,13 @@
 //! The worker: claims runs and executes them.
 //!
-//! Owns: the set-up of a worker, its start and its end. `claiming` takes runs from the store,
-//! `crew` keeps track of their drivers, `tenure` holds the lease, and upkeep sweeps. Never
+//! Owns: the set-up of a worker, its start and its end. `claiming` takes runs from the store, as
+//! `intake` chooses, `crew` keeps track of their drivers, `tenure` holds the lease, and upkeep sweeps. Never
 //! decides what a run does.
 
 mod build;
 mod claiming;
 pub(crate) mod crew;
+mod intake;
 pub(crate) mod tenure;
 
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ use crate::limits::{
     CANCEL_GRACE_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, LEASE_DEFAULT, LEASE_MIN,
     LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
-use crate::store::{self, Claimed, End, Lease, Settle, Store};
+use crate::store::{self, Claimed, End, Lease, Settle, Store, rules};
 use crate::trace;
 use crate::watch::{Watch, spawn_watched};
 use crate::{Code, Ctx, Error, Failure, Json, RunId, WorkerId, Workflow};
@@ -385,6 +386,10 @@ impl Shared {
         };
         let control = Arc::new(Control::default());
         reserved.place.enter(claimed.lease, Arc::clone(&control));
+        let suspected = rules::is_suspect(claimed.run.crashes);
+        if suspected {
+            reserved.tenure.crew.suspect(claimed.lease);
+        }
         let setting = Setting {
             store: Arc::clone(&self.store),
             keys: self.keys.clone(),
@@ -392,6 +397,7 @@ impl Shared {
             build: Arc::clone(&self.build),
             linger: self.linger,
             cancel_grace: self.cancel_grace,
+            suspected,
             watch: self.watch.clone(),
         };
         let endings = Arc::clone(&self.endings);

@@ -1,0 +1,158 @@
+//! A run that aborts its process, beside innocent ones, with real processes.
+//!
+//! A process is this test program itself, started again: it serves until it dies, and the test starts
+//! the next.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use onward::{Clock as _, Ctx, Failure, Onward, RunId, SystemClock};
+
+use super::WORK;
+use crate::database::Schema;
+use crate::relaunch;
+
+const URL: &str = "ONWARD_SUSPECT_URL";
+const LOG: &str = "ONWARD_SUSPECT_LOG";
+
+const PROCESSES: usize = 2;
+
+/// One that kills is among them.
+const INNOCENTS: usize = 20;
+
+/// Short, so that what the dead hold is taken over soon where nobody knows whose process is gone.
+const LEASE: Duration = Duration::from_millis(800);
+
+/// How long after its last crash each innocent run is done.
+const SOON: i64 = 10_000;
+
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Not a test of its own: the process that the tests start. It serves until it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_process() {
+    let (Ok(url), Ok(log)) = (std::env::var(URL), std::env::var(LOG)) else { return };
+    let log = OpenOptions::new().append(true).create(true).open(log).unwrap();
+    let log: &'static File = Box::leak(Box::new(log));
+    let onward = Onward::open(&url).await.unwrap();
+    let worker =
+        onward.worker().lease(LEASE).serve(WORK, move |ctx: Ctx, name: String| async move {
+            let run = ctx.run_id();
+            let body = ctx.step("work", async |_| {
+                write(log, "begin", &run.to_string());
+                // Long enough that whoever began beside the killer dies with it.
+                tokio::time::sleep(Duration::from_millis(if name == "killer" { 150 } else { 300 }))
+                    .await;
+                if name == "killer" {
+                    write(log, "crash", "-");
+                    std::process::abort();
+                }
+                Ok::<_, Failure>(())
+            });
+            body.await
+        });
+    let _worker = worker.start().await.unwrap();
+    std::future::pending::<()>().await;
+}
+
+fn write(mut log: &File, what: &str, run: &str) {
+    let line = format!("{} {} {what} {run}\n", now_ms(), std::process::id());
+    log.write_all(line.as_bytes()).unwrap();
+}
+
+fn now_ms() -> i64 {
+    SystemClock.now().as_millis()
+}
+
+/// The processes of a test. None outlives it.
+struct Crew(Vec<Child>);
+
+impl Crew {
+    /// Starts a process in the place of each that has died.
+    fn fill(&mut self, url: &str, log: &Path) {
+        self.0.retain_mut(|process| process.try_wait().unwrap().is_none());
+        while self.0.len() < PROCESSES {
+            let mut process = relaunch::test(module_path!(), "worker_process");
+            process.env(URL, url).env(LOG, log).stderr(std::process::Stdio::null());
+            self.0.push(process.spawn().unwrap());
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// When a run's process crashed last while it executed it.
+fn last_crashes(log: &Path) -> HashMap<RunId, i64> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let (mut began, mut crashed) = (HashMap::<&str, Vec<RunId>>::new(), HashMap::new());
+    for line in text.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        let [at_ms, process, what, run] = words.as_slice() else { panic!("{line}") };
+        match *what {
+            "begin" => began.entry(process).or_default().push(run.parse().unwrap()),
+            _ => {
+                let at_ms: i64 = at_ms.parse().unwrap();
+                let died = began.remove(process).unwrap_or_default();
+                crashed.extend(died.into_iter().map(|run| (run, at_ms)));
+            }
+        }
+    }
+    crashed
+}
+
+/// Each is done soon after its last crash, whatever the killer goes on to do.
+async fn innocents_end(url: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let onward = Onward::open(url).await.unwrap();
+    let mut runs = Vec::new();
+    for number in 0..=INNOCENTS {
+        let name = if number == INNOCENTS / 2 { "killer" } else { "innocent" };
+        let run = onward.start(WORK, &name.to_owned()).await.unwrap();
+        if name == "innocent" {
+            runs.push(run);
+        }
+    }
+    let (mut crew, begun) = (Crew(Vec::new()), Instant::now());
+    let mut ended = Vec::new();
+    while ended.len() < runs.len() {
+        assert!(begun.elapsed() < DEADLINE, "{} of {} are done", ended.len(), runs.len());
+        crew.fill(url, &log);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        ended.clear();
+        for run in &runs {
+            ended.extend(run.status().await.unwrap().finished_at.map(|at| (run.id(), at)));
+        }
+    }
+    let crashed = last_crashes(&log);
+    assert!(!crashed.is_empty(), "nothing has crashed");
+    for (run, ended_at) in ended {
+        // One that finished beside the killer before it crashed did not crash.
+        let Some(crashed_at) = crashed.get(&run) else { continue };
+        let after_ms = ended_at.as_millis() - crashed_at;
+        assert!(after_ms <= SOON, "a run was done {after_ms} ms after its last crash");
+    }
+}
+
+#[tokio::test]
+async fn a_killer_holds_nobody_up_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    innocents_end(&format!("sqlite:{}", folder.path().join("onward.db").display())).await;
+}
+
+#[tokio::test]
+async fn a_killer_holds_nobody_up_on_postgres() {
+    let schema = Schema::new();
+    innocents_end(&schema.url()).await;
+}
