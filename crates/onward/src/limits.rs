@@ -213,6 +213,11 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// The shortest lease: renewal happens three times in a lease and must survive a slow commit.
 pub const LEASE_MIN: Duration = Duration::from_millis(200);
 
+/// Leases for which a worker's runtime may leave the task that claims unpolled before its lease is not
+/// renewed any more: long enough for a blocking call that should not be there, and after that others
+/// execute its runs.
+pub const HANG_LEASES_MAX: u32 = 3;
+
 /// How long [`shutdown`](crate::Worker::shutdown) lets step bodies finish: less than the 30 s that
 /// Kubernetes waits before it kills.
 pub const SHUTDOWN_GRACE_DEFAULT: Duration = Duration::from_secs(25);

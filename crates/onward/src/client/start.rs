@@ -322,11 +322,12 @@ async fn start_one(client: &Inner, new: NewRun) -> Result<Started, Error> {
 async fn start_claimed(
     client: Arc<Inner>,
     worker: Arc<Shared>,
-    reserved: Reserved,
+    mut reserved: Reserved,
     mut new: NewRun,
 ) -> Result<Started, Error> {
     let claimant = reserved.claimant();
     let lease = Lease { run: new.id, worker: claimant.worker, attempt: 1 };
+    reserved.enter(lease);
     let mut claimed = Box::new(Claimed {
         lease,
         run: as_claimed(&new, &claimant),

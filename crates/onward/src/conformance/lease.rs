@@ -25,7 +25,7 @@ pub async fn join_with_stale_lease(stage: &Stage) {
 pub async fn renew_moves_the_lease(stage: &Stage) {
     let worker = stage.worker().await;
     stage.pass(3_000);
-    let until = worker.renew().await.unwrap();
+    let until = worker.renew().await.unwrap().until;
     assert_eq!(until, stage.in_ms(LEASE_MS as u64));
     assert_eq!(stage.store.stats().await.unwrap().workers[0].lease_until, until);
 }
@@ -38,6 +38,21 @@ pub async fn renew_twice(stage: &Stage) {
     let before = stage.snapshot().await;
     assert_eq!(worker.renew().await.unwrap(), first);
     stage.assert_unchanged(&before).await;
+}
+
+/// A renewal says which runs the worker holds, in which attempts.
+pub async fn renew_says_what_is_held(stage: &Stage) {
+    let (worker, other) = (stage.worker().await, stage.worker().await);
+    assert_eq!(worker.renew().await.unwrap().held, []);
+    let mut held = [stage.running(&worker).await, stage.running(&worker).await];
+    held.sort_by_key(|lease| lease.run);
+    let others = [stage.running(&other).await];
+    assert_eq!(worker.renew().await.unwrap().held, held);
+    assert_eq!(other.renew().await.unwrap().held, others);
+    stage.settle(held[0], End::Released).await.unwrap();
+    assert_eq!(worker.renew().await.unwrap().held, held[1..]);
+    held[0] = worker.take(held[0].run).await;
+    assert_eq!((held[0].attempt, worker.renew().await.unwrap().held), (2, held.to_vec()));
 }
 
 /// A lost lease is never revived.

@@ -203,6 +203,7 @@ macro_rules! conformance_suite {
                 join_with_stale_lease
                 renew_moves_the_lease
                 renew_twice
+                renew_says_what_is_held
                 renew_with_stale_lease
                 renew_of_an_unknown_worker_is_refused
                 expired_lease_is_not_lost_until_swept

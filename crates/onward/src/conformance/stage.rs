@@ -15,7 +15,8 @@ pub use super::snapshot::Snapshot;
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{
     Answer, Claim, ClaimMode, Claimant, Claimed, Claims, Conflict, End, Error, ExpiredLeases,
-    Lease, MemoryStore, NewRun, NewWorker, Settle, Settled, Started, Store, Sweep, Swept, Which,
+    Lease, MemoryStore, NewRun, NewWorker, Renewed, Settle, Settled, Started, Store, Sweep, Swept,
+    Which,
 };
 use crate::{Clock, Record, Run, RunId, RunState, TestClock, Timestamp, WorkerId};
 
@@ -283,7 +284,7 @@ impl Worker {
     }
 
     /// Renews its lease.
-    pub fn renew(&self) -> Answer<'_, Timestamp> {
+    pub fn renew(&self) -> Answer<'_, Renewed> {
         self.store.renew(self.id)
     }
 

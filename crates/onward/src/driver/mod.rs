@@ -90,6 +90,11 @@ impl Control {
         }
     }
 
+    /// Whether a driver has it.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.wakes.get().is_some()
+    }
+
     fn asked(&self) -> Option<Stop> {
         self.strongest(&[Stop::Drop, Stop::Cancel, Stop::Deadline, Stop::Release])
     }

@@ -83,8 +83,8 @@ pub use transact::SqliteBody;
 pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
     Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
-    HistoryPage, Lease, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, RunPage,
-    Settle, Settled, StartAt, Started, StartedHow, Sweep, Swept, Which,
+    HistoryPage, Lease, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, Renewed,
+    RunPage, Settle, Settled, StartAt, Started, StartedHow, Sweep, Swept, Which,
 };
 
 use crate::codec::Unreadable;
@@ -140,9 +140,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// it is not lost.
     fn join(&self, worker: NewWorker) -> Answer<'_, ()>;
 
-    /// Renews a worker's lease, and says until when it holds. `LeaseLost` once the worker is
-    /// marked lost or is not there: a lost lease is never revived.
-    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp>;
+    /// Renews a worker's lease, and says until when it holds and which runs the worker has. `LeaseLost`
+    /// once the worker is marked lost or is not there: a lost lease is never revived. What it costs
+    /// grows with the worker's own runs only.
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed>;
 
     /// Ends a worker: it is marked lost and whatever it still holds is queued at once, in the
     /// same transaction and without counting as a crash. Again, or for an unknown worker: `Ok`.

@@ -152,6 +152,16 @@ pub struct NewWorker {
     pub concurrency: u32,
 }
 
+/// What a renewal answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// Until when the lease holds.
+    pub until: Timestamp,
+    /// The runs that the worker holds, in the order of their ids: what it does not execute of them is
+    /// lost to everybody.
+    pub held: Vec<Lease>,
+}
+
 /// A claim.
 #[derive(Clone, Debug)]
 pub struct Claim {

@@ -3,12 +3,14 @@
 //! Owns: when to claim, and starting over under a new id when the lease is lost. What is taken is
 //! `intake`'s to choose. Never executes.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::crew::Odds;
 use super::intake::Intake;
 use super::tenure::Tenure;
 use super::{Reserved, Shared};
@@ -39,9 +41,11 @@ pub(super) async fn serve(
         let mut claiming = Claiming::new(&shared, &tenure);
         tokio::select! {
             () = claiming.keep_claiming() => {}
+            () = tenure.attend() => {}
             () = tenure.ended() => {}
             () = told_to_stop(&mut stopped) => {
                 keeping_up.abort();
+                tenure.leaves();
                 served.is_told_to_stop = true;
                 return;
             }
@@ -124,11 +128,13 @@ struct Claiming<'a> {
     tenure: &'a Arc<Tenure>,
     ticket: i64,
     intake: Intake,
+    /// Where the store and the crew did not agree at the last renewal.
+    odds: Odds,
 }
 
 impl<'a> Claiming<'a> {
     fn new(shared: &'a Arc<Shared>, tenure: &'a Arc<Tenure>) -> Self {
-        Self { shared, tenure, ticket: 1, intake: Intake::new() }
+        Self { shared, tenure, ticket: 1, intake: Intake::new(), odds: Odds::default() }
     }
 
     /// Claims until the lease is lost, or means nothing any more: a store that forgot a claim, as
@@ -156,6 +162,7 @@ impl<'a> Claiming<'a> {
             self.note(mode, &claims);
             let (more, next_due) = (claims.more, claims.next_due);
             self.take(claims);
+            self.compare();
             let (_, limit) = self.intake.choose(&tenure.crew);
             if limit > 0 && self.intake.is_due(more) {
                 continue;
@@ -168,15 +175,40 @@ impl<'a> Claiming<'a> {
             let due = next_due.unwrap_or_else(|| clock.now());
             let full = limit == 0;
             let held_back = full || more || !self.intake.is_open();
-            tokio::select! {
-                // With every place taken a hint leads to nothing; the next free place does. And
-                // a free place leads to nothing where nothing is held back.
-                () = hint, if !full => {}
-                () = freed, if held_back => {}
-                () = clock.sleep_until(due), if !full && next_due.is_some() => {}
-                () = tokio::time::sleep(look_in) => {}
+            let mut woken = pin!(async {
+                tokio::select! {
+                    // With every place taken a hint leads to nothing; the next free place does. And
+                    // a free place leads to nothing where nothing is held back.
+                    () = hint, if !full => {}
+                    () = freed, if held_back => {}
+                    () = clock.sleep_until(due), if !full && next_due.is_some() => {}
+                    () = tokio::time::sleep(look_in) => {}
+                }
+            });
+            loop {
+                tokio::select! {
+                    () = &mut woken => break,
+                    () = tenure.next_renewal() => self.compare(),
+                }
             }
         }
+    }
+
+    /// Compares what the worker holds, by the last renewal, with what its crew executes. Only while no
+    /// claim is unanswered, whose runs are not entered yet; and what is odd twice in a row has not just
+    /// been claimed, started or settled.
+    fn compare(&mut self) {
+        let Some(held) = self.tenure.take_held() else { return };
+        let odds = self.tenure.crew.odds(&held);
+        for lease in odds.unexecuted.intersection(&self.odds.unexecuted) {
+            tracing::error!(run = %lease.run, "held by this worker and not executed; giving it back");
+            self.shared.give_back(self.tenure, *lease);
+        }
+        for lease in odds.ungiven.intersection(&self.odds.ungiven) {
+            tracing::error!(run = %lease.run, "executed here and held by nobody here; dropping it");
+            self.tenure.crew.stop(*lease, Stop::Drop);
+        }
+        self.odds = odds;
     }
 
     async fn claim(&mut self, mode: ClaimMode, limit: usize) -> Result<Claims, store::Error> {

@@ -2,7 +2,7 @@
 //!
 //! Owns: how many runs execute at once, and reaching each of them. Never claims.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -77,6 +77,19 @@ impl Crew {
         self.lock().suspects.clear();
     }
 
+    /// What is odd about the runs that the store says this worker holds.
+    pub(crate) fn odds(&self, held: &[Lease]) -> Odds {
+        let inner = self.lock();
+        let has = |lease: &&Lease| {
+            inner.drivers.get(&lease.run).is_some_and(|(entered, _)| entered == *lease)
+        };
+        let unexecuted = held.iter().filter(|lease| !has(lease)).copied().collect();
+        let given: HashSet<&Lease> = held.iter().collect();
+        let driven = inner.drivers.values().filter(|(_, control)| control.is_driven());
+        let ungiven = driven.map(|(lease, _)| *lease).filter(|lease| !given.contains(lease));
+        Odds { unexecuted, ungiven: ungiven.collect() }
+    }
+
     /// Takes a place, if one is free.
     pub(crate) fn take_place(self: &Arc<Self>) -> Option<Place> {
         let mut inner = self.lock();
@@ -84,13 +97,13 @@ impl Crew {
             return None;
         }
         inner.taken += 1;
-        Some(Place { crew: Arc::clone(self), lease: None })
+        Some(Place { crew: Arc::clone(self), entered: None })
     }
 
     /// A place for a run that is held already, above the limit if need be.
     pub(crate) fn take_place_for_claimed(self: &Arc<Self>) -> Place {
         self.lock().taken += 1;
-        Place { crew: Arc::clone(self), lease: None }
+        Place { crew: Arc::clone(self), entered: None }
     }
 
     /// Tells one driver to stop, if it is in this attempt.
@@ -129,23 +142,44 @@ impl Crew {
     }
 }
 
+/// Where a store and a crew do not agree. Either may lag the other for a moment.
+#[derive(Default)]
+pub(crate) struct Odds {
+    /// Held by the worker, and no driver has it.
+    pub(crate) unexecuted: HashSet<Lease>,
+    /// A driver has it, and the worker does not hold it.
+    pub(crate) ungiven: HashSet<Lease>,
+}
+
 /// A place in a crew, given back when it is dropped.
 pub(crate) struct Place {
     crew: Arc<Crew>,
-    lease: Option<Lease>,
+    /// What the driver is told by, once it is entered.
+    entered: Option<(Lease, Arc<Control>)>,
 }
 
 impl Place {
-    /// Enters the driver that takes this place.
-    pub(crate) fn enter(&mut self, lease: Lease, control: Arc<Control>) {
-        self.lease = Some(lease);
+    /// Enters the driver that takes this place, or will; again, it is the same.
+    pub(crate) fn enter(&mut self, lease: Lease) -> Arc<Control> {
+        if let Some((entered, control)) = &self.entered
+            && *entered == lease
+        {
+            return Arc::clone(control);
+        }
+        let control = Arc::new(Control::default());
+        self.entered = Some((lease, Arc::clone(&control)));
         let mut inner = self.crew.lock();
         let stop = inner.stop;
-        inner.drivers.insert(lease.run, (lease, Arc::clone(&control)));
+        let before = inner.drivers.insert(lease.run, (lease, Arc::clone(&control)));
         drop(inner);
+        // The store gave the run away, and to this worker again: the driver before it holds nothing.
+        if let Some((_, stale)) = before {
+            stale.stop(Stop::Drop);
+        }
         if let Some(stop) = stop {
             control.stop(stop);
         }
+        control
     }
 }
 
@@ -154,13 +188,11 @@ impl Drop for Place {
         let mut inner = self.crew.lock();
         inner.taken -= 1;
         // The same run may have been claimed again, in a later attempt, before this one is gone.
-        if let Some(lease) = self.lease
-            && inner.drivers.get(&lease.run).is_some_and(|(held, _)| *held == lease)
-        {
-            inner.drivers.remove(&lease.run);
-        }
-        if let Some(lease) = self.lease {
-            inner.suspects.retain(|suspect| *suspect != lease);
+        if let Some((lease, _)) = &self.entered {
+            if inner.drivers.get(&lease.run).is_some_and(|(held, _)| held == lease) {
+                inner.drivers.remove(&lease.run);
+            }
+            inner.suspects.retain(|suspect| suspect != lease);
         }
         drop(inner);
         self.crew.freed.notify_waiters();

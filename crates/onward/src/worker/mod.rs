@@ -27,7 +27,7 @@ use tracing::Instrument;
 use self::crew::{Crew, Place};
 use self::tenure::Tenure;
 use crate::client::Inner;
-use crate::driver::{self, Control, Drove, Handler, Setting, Stop};
+use crate::driver::{self, Drove, Handler, Setting, Stop};
 use crate::ending::Endings;
 use crate::error::check_name;
 use crate::keyed::KeyPlace;
@@ -379,13 +379,17 @@ impl Shared {
         self.runtime.spawn(work)
     }
 
+    /// Gives a run back that nobody executes, again for as long as the outcome is unknown.
+    fn give_back(&self, tenure: &Arc<Tenure>, lease: Lease) {
+        self.runtime.spawn(give_back(Arc::clone(&self.store), Arc::clone(tenure), lease));
+    }
+
     /// Starts the driver of a claimed run.
     pub(crate) fn execute(self: &Arc<Self>, mut reserved: Reserved, claimed: Box<Claimed>) {
         let Some(handler) = self.handlers.get(&claimed.run.workflow).map(Arc::clone) else {
             return;
         };
-        let control = Arc::new(Control::default());
-        reserved.place.enter(claimed.lease, Arc::clone(&control));
+        let control = reserved.place.enter(claimed.lease);
         let suspected = rules::is_suspect(claimed.run.crashes);
         if suspected {
             reserved.tenure.crew.suspect(claimed.lease);
@@ -450,18 +454,20 @@ impl Drop for Held {
         if self.settled || self.tenure.is_over() {
             return;
         }
-        let (store, lease) = (Arc::clone(&self.store), self.lease);
-        let tenure = Arc::clone(&self.tenure);
-        self.runtime.spawn(async move {
-            for pause in driver::pauses() {
-                let settle = Settle::new(Vec::new(), End::Released);
-                let released = store.settle(lease, settle).await;
-                if tenure.is_over() || !matches!(released, Err(store::Error::Unavailable(..))) {
-                    return;
-                }
-                tokio::time::sleep(pause).await;
-            }
-        });
+        let (store, tenure) = (Arc::clone(&self.store), Arc::clone(&self.tenure));
+        self.runtime.spawn(give_back(store, tenure, self.lease));
+    }
+}
+
+/// Gives a run back, again for as long as the outcome is unknown.
+async fn give_back(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Lease) {
+    for pause in driver::pauses() {
+        let settle = Settle::new(Vec::new(), End::Released);
+        let released = store.settle(lease, settle).await;
+        if tenure.is_over() || !matches!(released, Err(store::Error::Unavailable(..))) {
+            return;
+        }
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -473,6 +479,12 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
+    /// Enters the run that the place is kept for, so that nobody takes its lease for one that is not
+    /// executed.
+    pub(crate) fn enter(&mut self, lease: Lease) {
+        self.place.enter(lease);
+    }
+
     /// Gives the place up, for others, and says in which tenure it was kept.
     pub(crate) fn into_tenure(self) -> Arc<Tenure> {
         self.tenure

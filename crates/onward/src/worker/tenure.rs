@@ -1,7 +1,8 @@
 //! A worker's tenure: the time between joining a store and leaving it or losing the lease.
 //!
 //! Owns: whether the lease may still be counted on, and the thread that renews it. The thread is
-//! its own, so that a busy runtime does not lose the lease. Never touches a run.
+//! its own, so that a busy runtime does not lose the lease; one that polls its worker no more does.
+//! Never touches a run.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::crew::Crew;
-use crate::store::{self, Store};
+use crate::limits::HANG_LEASES_MAX;
+use crate::store::{self, Lease, Renewed, Store};
 use crate::{Timestamp, WorkerId};
 
 /// Renewals in one lease: two may fail before the lease is in danger.
@@ -32,6 +34,14 @@ pub(crate) struct Tenure {
     /// Until when, in milliseconds since `born`, the last renewal holds.
     fresh_until_ms: AtomicU64,
     steady: Mutex<Steady>,
+    /// When, in milliseconds since `born`, the task that claims was last polled.
+    attended_ms: AtomicU64,
+    /// Whether that is so long ago that the lease is not renewed.
+    left_alone: AtomicBool,
+    /// What the worker holds, by the last renewal that nobody has looked at.
+    held: Mutex<Option<Vec<Lease>>>,
+    /// Notified when a renewal is due: whoever is awake says so, and looks at the last one.
+    due: Notify,
     over: AtomicBool,
     ended: Notify,
     /// Ends the renewal thread when it is dropped.
@@ -64,6 +74,10 @@ impl Tenure {
             born: joined,
             fresh_until_ms: AtomicU64::new(as_millis(lease)),
             steady: Mutex::new(Steady { since: joined, until: None }),
+            attended_ms: AtomicU64::new(0),
+            left_alone: AtomicBool::new(false),
+            held: Mutex::default(),
+            due: Notify::new(),
             over: AtomicBool::new(false),
             ended: Notify::new(),
             _renewing: Mutex::new(renewing),
@@ -87,12 +101,26 @@ impl Tenure {
         self.lease
     }
 
-    /// Renews once; returns the pause before the next time.
+    /// Renews once, unless nobody would execute what is held; returns the pause before the next time.
     fn renew(&self) -> Duration {
+        let soon = self.lease / (RENEWALS_PER_LEASE * 4);
         let asked = Instant::now();
-        match block_on(self.store.renew(self.worker)) {
-            Ok(until) => {
+        let left_alone = self.is_left_alone();
+        if left_alone != self.left_alone.swap(left_alone, Ordering::SeqCst) && left_alone {
+            tracing::error!(
+                worker = %self.worker,
+                "the worker's runtime polls it no more; its lease is left to expire, so that \
+                 others execute its runs; move blocking work to spawn_blocking",
+            );
+        }
+        if left_alone {
+            self.due.notify_waiters();
+            return soon;
+        }
+        let pause = match block_on(self.store.renew(self.worker)) {
+            Ok(Renewed { until, held }) => {
                 self.renewed(asked, until);
+                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
                 self.lease / RENEWALS_PER_LEASE
             }
             Err(store::Error::LeaseLost) => {
@@ -101,9 +129,42 @@ impl Tenure {
             }
             Err(error) => {
                 tracing::warn!(worker = %self.worker, %error, "lease not renewed; again soon");
-                self.lease / (RENEWALS_PER_LEASE * 4)
+                soon
             }
+        };
+        self.due.notify_waiters();
+        pause
+    }
+
+    /// Whether the task that claims was not polled for so long that its runtime must be taken for dead.
+    fn is_left_alone(&self) -> bool {
+        let attended = Duration::from_millis(self.attended_ms.load(Ordering::SeqCst));
+        self.born.elapsed().saturating_sub(attended) > self.lease * HANG_LEASES_MAX
+    }
+
+    /// Says with each renewal that the task which polls this is alive. Never ends.
+    pub(crate) async fn attend(&self) {
+        loop {
+            let due = self.due.notified();
+            self.attended_ms.store(as_millis(self.born.elapsed()), Ordering::SeqCst);
+            due.await;
         }
+    }
+
+    /// Renews for as long as the worker takes to leave, though nobody attends: whoever shuts it down
+    /// waits no longer than its grace.
+    pub(crate) fn leaves(&self) {
+        self.attended_ms.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// Resolves after the next renewal.
+    pub(crate) async fn next_renewal(&self) {
+        self.due.notified().await;
+    }
+
+    /// What the worker holds, by a renewal that was not looked at.
+    pub(crate) fn take_held(&self) -> Option<Vec<Lease>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn renewed(&self, asked: Instant, store_until: Timestamp) {

@@ -32,6 +32,7 @@ mod queues;
 mod schedules;
 
 mod faults;
+mod held;
 mod limits;
 mod runtime;
 mod suspect;

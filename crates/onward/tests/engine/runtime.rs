@@ -1,7 +1,8 @@
 //! Workers and their callers on several tokio runtimes: what is a worker's lives as long as the worker.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use onward::{Ctx, Failure, Onward, RunId, RunState, Workflow};
@@ -113,6 +114,42 @@ async fn a_start_whose_runtime_ends_under_it_leaves_no_run_that_nobody_executes(
         let same = scene.onward.start(HOLD, &1).key("left").await.unwrap();
         assert_eq!(in_time("nobody executes it", same.result()).await.unwrap(), 2);
         scene.worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_hangs_lets_its_runs_go() {
+    const LEASE: Duration = Duration::from_millis(300);
+    on_each_store(async |onward| {
+        let mut hangs = tokio::runtime::Builder::new_multi_thread();
+        let hangs = hangs.worker_threads(1).enable_all().build().unwrap();
+        let (release, blocked) = mpsc::channel::<()>();
+        let (blocked, tries) = (Arc::new(Mutex::new(blocked)), Arc::new(AtomicU32::new(0)));
+        let function = move |ctx: Ctx, n: u32| {
+            let (blocked, tries) = (Arc::clone(&blocked), Arc::clone(&tries));
+            async move {
+                let body = ctx.step("block", async |_| {
+                    if tries.fetch_add(1, Ordering::SeqCst) == 0 {
+                        // Until its end the only thread of this runtime polls nothing.
+                        let _ = blocked.lock().unwrap().recv();
+                    }
+                    Ok::<_, Failure>(n)
+                });
+                body.await
+            }
+        };
+        let first = onward.worker().lease(LEASE).serve(HOLD, function.clone());
+        let first = hangs.spawn(first.start()).await.unwrap().unwrap();
+        let run = onward.start(HOLD, &1).await.unwrap();
+        let second = onward.worker().lease(LEASE).serve(HOLD, function).start().await.unwrap();
+        assert_eq!(in_time("the hanging worker keeps it", run.result()).await.unwrap(), 1);
+        assert_eq!(run.status().await.unwrap().worker, None);
+        // It goes on as a worker that has lost its lease.
+        release.send(()).unwrap();
+        in_time("it is not polled again", first.shutdown()).await.unwrap();
+        second.shutdown().await.unwrap();
+        hangs.shutdown_background();
     })
     .await;
 }

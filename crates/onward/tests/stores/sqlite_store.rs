@@ -660,6 +660,7 @@ fn hot_statements_walk_their_own_indexes() {
         ("next_due", "onward_runs_waiting"),
         ("wake", "onward_runs_waiting"),
         ("leave_runs", "onward_runs_running"),
+        ("renew_held", "onward_runs_running"),
         ("sweep_holder", "onward_runs_running"),
         ("sweep_held", "onward_runs_running"),
         ("sweep_stuck", "onward_runs_stuck"),

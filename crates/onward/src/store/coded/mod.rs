@@ -23,12 +23,12 @@ use super::around::as_inner;
 use super::{
     Answer, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox, Keys,
     Lease, Looks, NewRun, NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query,
-    Queues, RunPage, Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer, Store,
-    Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
+    Queues, Renewed, RunPage, Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer,
+    Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
 };
 use crate::codec::Coding;
 use crate::keyed::KeyPlace;
-use crate::{Clock, Fingerprint, Json, Record, Run, RunId, Timestamp, WorkerId};
+use crate::{Clock, Fingerprint, Json, Record, Run, RunId, WorkerId};
 
 /// A store around another, which encodes payloads on their way in and decodes them on their way out.
 ///
@@ -248,7 +248,7 @@ impl Store for CodedStore {
         self.inner.join(worker)
     }
 
-    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed> {
         self.inner.renew(worker)
     }
 

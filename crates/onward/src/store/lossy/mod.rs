@@ -16,10 +16,10 @@ use crate::store::around::as_inner;
 use crate::store::{
     Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease,
     Looks, NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues,
-    RunPage, Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep, Swept,
-    Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
+    Renewed, RunPage, Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep,
+    Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
 };
-use crate::{Clock, Record, Run, RunId, Timestamp, WorkerId};
+use crate::{Clock, Record, Run, RunId, WorkerId};
 
 /// A store around another, which does every write and can lose the answers.
 ///
@@ -352,7 +352,7 @@ impl Store for LossyStore {
         self.write(|| self.inner.join(worker))
     }
 
-    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed> {
         self.write(|| self.inner.renew(worker))
     }
 

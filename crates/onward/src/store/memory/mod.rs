@@ -141,12 +141,19 @@ impl Store for MemoryStore {
         self.transact_quietly(|state, now| sweep::join(state, worker, now))
     }
 
-    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed> {
         self.transact_quietly(|state, now| {
             let row = state.workers.get_mut(&worker).filter(|row| row.lost_at.is_none());
             let row = row.ok_or(Error::LeaseLost)?;
             row.lease_until = Timestamp::from_millis(now.as_millis() + row.worker.lease_ms);
-            Ok(row.lease_until)
+            let until = row.lease_until;
+            let runs = state.runs.values().map(|row| &row.run);
+            let running = runs.filter(|run| run.state == RunState::Running);
+            let lease = |run: &Run| Lease { run: run.id, worker, attempt: run.attempt };
+            let mut held: Vec<_> =
+                running.filter(|run| run.worker == Some(worker)).map(lease).collect();
+            held.sort_by_key(|lease| lease.run);
+            Ok(Renewed { until, held })
         })
     }
 

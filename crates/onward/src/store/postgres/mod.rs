@@ -250,7 +250,7 @@ impl Store for PostgresStore {
         self.home.answer(sweep::join(Arc::clone(&self.shared), worker))
     }
 
-    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed> {
         self.home.answer(sweep::renew(Arc::clone(&self.shared), worker))
     }
 

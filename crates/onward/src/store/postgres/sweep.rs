@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::row::{Columns, json_text, run_id, small_limit, worker_id, worker_uuid};
 use super::tx::{Changes, Param, Session, transact};
 use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
-use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
+use crate::store::{Error, ExpiredLeases, Lease, NewWorker, Renewed, Sweep, Swept};
 use crate::{Clock as _, RunId, SystemClock, Timestamp, WorkerId};
 
 // The function for SQL is written for this number.
@@ -56,7 +56,7 @@ const RENEW_BESIDE_AFTER: Duration = Duration::from_secs(2);
 /// A connection may be dead without a word, as when a firewall forgot it. To wait for it until it is
 /// given up would cost the lease, though another would answer at once. And to give it up sooner would
 /// cost the lease where the server is slow. So after a while both are waited for.
-pub(super) async fn renew(shared: Arc<Shared>, worker: WorkerId) -> Result<Timestamp, Fault> {
+pub(super) async fn renew(shared: Arc<Shared>, worker: WorkerId) -> Result<Renewed, Fault> {
     let mut first = pin!(renew_once(&shared, worker));
     tokio::select! {
         answer = &mut first => return answer,
@@ -75,7 +75,7 @@ pub(super) async fn renew(shared: Arc<Shared>, worker: WorkerId) -> Result<Times
     }
 }
 
-async fn renew_once(shared: &Arc<Shared>, worker: WorkerId) -> Result<Timestamp, Fault> {
+async fn renew_once(shared: &Arc<Shared>, worker: WorkerId) -> Result<Renewed, Fault> {
     let mut session = Session::vital(shared).await?;
     let params: [Param<'_>; 2] =
         [(&worker_uuid(worker), Type::UUID), (&shared.clock.given(), Type::INT8)];
@@ -85,7 +85,15 @@ async fn renew_once(shared: &Arc<Shared>, worker: WorkerId) -> Result<Timestamp,
     let until: i64 = row.try_get(0).map_err(Fault::data)?;
     let said: i64 = row.try_get(1).map_err(Fault::data)?;
     shared.clock.heard(Timestamp::from_millis(said), asked);
-    Ok(Timestamp::from_millis(until))
+    let runs: Vec<uuid::Uuid> = row.try_get(2).map_err(Fault::data)?;
+    let attempts: Vec<i32> = row.try_get(3).map_err(Fault::data)?;
+    let lease = |(run, attempt)| Lease {
+        run: run_id(run),
+        worker,
+        attempt: u32::try_from(attempt).unwrap_or_default(),
+    };
+    let held = runs.into_iter().zip(attempts).map(lease).collect();
+    Ok(Renewed { until: Timestamp::from_millis(until), held })
 }
 
 /// Ends a worker and queues what it holds.

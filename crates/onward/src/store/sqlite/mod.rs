@@ -209,7 +209,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn renew(&self, worker: WorkerId) -> Answer<'_, Timestamp> {
+    fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed> {
         self.small(move |tx| sweep::renew(tx, worker))
     }
 

@@ -12,7 +12,7 @@ use super::row::{self, json_text, run_id, whole_id, worker_blob, worker_id};
 use super::tx::Tx;
 use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
 use crate::store::rules;
-use crate::store::{Error, ExpiredLeases, NewWorker, Sweep, Swept};
+use crate::store::{Error, ExpiredLeases, Lease, NewWorker, Renewed, Sweep, Swept};
 use crate::{RunId, Timestamp, WorkerId};
 
 /// Enters a worker.
@@ -40,12 +40,20 @@ pub(super) fn join(tx: &mut Tx<'_>, worker: &NewWorker) -> Result<(), Fault> {
 }
 
 /// Renews a lease, unless it is lost.
-pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Timestamp, Fault> {
+pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Renewed, Fault> {
     let params = params![worker_blob(worker), tx.now.as_millis()];
     let renewed = row::first(tx.conn, include_str!("sql/renew.sql"), params, |row| {
         Ok(Timestamp::from_millis(row.get(0)?))
     })?;
-    Ok(renewed.ok_or(Error::LeaseLost)?)
+    let until = renewed.ok_or(Error::LeaseLost)?;
+    let held =
+        row::all(tx.conn, include_str!("sql/renew_held.sql"), [worker_blob(worker)], |row| {
+            let attempt = row.get(1)?;
+            Ok(whole_id(row, 0).map(|run| Lease { run: run_id(run), worker, attempt }))
+        })?;
+    let mut held: Vec<Lease> = held.into_iter().flatten().collect();
+    held.sort_unstable_by_key(|lease| lease.run);
+    Ok(Renewed { until, held })
 }
 
 /// Ends a worker and queues what it holds.

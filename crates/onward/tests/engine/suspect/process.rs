@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use onward::limits::CONCURRENCY_DEFAULT;
 use onward::{Clock as _, Ctx, Failure, Onward, RunId, SystemClock};
 
 use super::WORK;
@@ -19,10 +20,17 @@ use crate::relaunch;
 const URL: &str = "ONWARD_SUSPECT_URL";
 const LOG: &str = "ONWARD_SUSPECT_LOG";
 
-const PROCESSES: usize = 2;
+/// How many processes serve, and how many innocent runs there are beside the one that kills.
+#[derive(Clone, Copy)]
+struct Cast {
+    processes: usize,
+    innocents: usize,
+}
 
-/// One that kills is among them.
-const INNOCENTS: usize = 20;
+const FEW: Cast = Cast { processes: 2, innocents: 20 };
+
+/// More than the one process executes at once.
+const FULL: Cast = Cast { processes: 1, innocents: CONCURRENCY_DEFAULT + 10 };
 
 /// Short, so that what the dead hold is taken over soon where nobody knows whose process is gone.
 const LEASE: Duration = Duration::from_millis(800);
@@ -73,9 +81,9 @@ struct Crew(Vec<Child>);
 
 impl Crew {
     /// Starts a process in the place of each that has died.
-    fn fill(&mut self, url: &str, log: &Path) {
+    fn fill(&mut self, processes: usize, url: &str, log: &Path) {
         self.0.retain_mut(|process| process.try_wait().unwrap().is_none());
-        while self.0.len() < PROCESSES {
+        while self.0.len() < processes {
             let mut process = relaunch::test(module_path!(), "worker_process");
             process.env(URL, url).env(LOG, log).stderr(std::process::Stdio::null());
             self.0.push(process.spawn().unwrap());
@@ -112,13 +120,14 @@ fn last_crashes(log: &Path) -> HashMap<RunId, i64> {
 }
 
 /// Each is done soon after its last crash, whatever the killer goes on to do.
-async fn innocents_end(url: &str) {
+async fn innocents_end(cast: Cast, url: &str) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let onward = Onward::open(url).await.unwrap();
     let mut runs = Vec::new();
-    for number in 0..=INNOCENTS {
-        let name = if number == INNOCENTS / 2 { "killer" } else { "innocent" };
+    let Cast { processes, innocents } = cast;
+    for number in 0..=innocents {
+        let name = if number == innocents / 2 { "killer" } else { "innocent" };
         let run = onward.start(WORK, &name.to_owned()).await.unwrap();
         if name == "innocent" {
             runs.push(run);
@@ -128,7 +137,7 @@ async fn innocents_end(url: &str) {
     let mut ended = Vec::new();
     while ended.len() < runs.len() {
         assert!(begun.elapsed() < DEADLINE, "{} of {} are done", ended.len(), runs.len());
-        crew.fill(url, &log);
+        crew.fill(processes, url, &log);
         tokio::time::sleep(Duration::from_millis(20)).await;
         ended.clear();
         for run in &runs {
@@ -145,14 +154,29 @@ async fn innocents_end(url: &str) {
     }
 }
 
+async fn innocents_end_on_sqlite(cast: Cast) {
+    let folder = tempfile::tempdir().unwrap();
+    innocents_end(cast, &format!("sqlite:{}", folder.path().join("onward.db").display())).await;
+}
+
 #[tokio::test]
 async fn a_killer_holds_nobody_up_on_sqlite() {
-    let folder = tempfile::tempdir().unwrap();
-    innocents_end(&format!("sqlite:{}", folder.path().join("onward.db").display())).await;
+    innocents_end_on_sqlite(FEW).await;
 }
 
 #[tokio::test]
 async fn a_killer_holds_nobody_up_on_postgres() {
     let schema = Schema::new();
-    innocents_end(&schema.url()).await;
+    innocents_end(FEW, &schema.url()).await;
+}
+
+#[tokio::test]
+async fn a_killer_in_a_full_process_holds_nobody_up_on_sqlite() {
+    innocents_end_on_sqlite(FULL).await;
+}
+
+#[tokio::test]
+async fn a_killer_in_a_full_process_holds_nobody_up_on_postgres() {
+    let schema = Schema::new();
+    innocents_end(FULL, &schema.url()).await;
 }
