@@ -160,7 +160,10 @@ impl WorkerBuilder {
     /// store does not answer.
     pub async fn start(self) -> Result<Worker, Error> {
         self.check()?;
-        let build = self.build.clone().unwrap_or_else(|| build::of_executable().to_owned());
+        let build = match self.build.clone() {
+            Some(build) => build,
+            None => build::of_executable().await.to_owned(),
+        };
         let shared = Arc::new(Shared {
             store: Arc::clone(&self.client.store),
             keys: self.client.keys.clone(),
