@@ -33,6 +33,7 @@ mod schedules;
 
 mod faults;
 mod held;
+mod last_body;
 mod limits;
 mod runtime;
 mod suspect;
