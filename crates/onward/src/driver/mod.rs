@@ -4,13 +4,15 @@
 //! Never executes two things of a run at once, and never lets a step begin before the results
 //! that led to it are durable.
 //!
-//! Read on in `round` (polling and delivering, once around), `send` (records on their way to the
-//! store), `transact` (transactions on their way), `child` (children on their way), `keyed` (keys of
-//! steps), `inbox` (signals that come in), `note` (what the run notes on itself), `undo` (turning back),
-//! `unreadable` (payloads that cannot be read) and `finish` (how an attempt ends).
+//! Read on in `control` (what the worker says), `round` (polling and delivering, once around), `send`
+//! (records on their way to the store), `transact` (transactions on their way), `child` (children on
+//! their way), `keyed` (keys of steps), `inbox` (signals that come in), `note` (what the run notes on
+//! itself), `undo` (turning back), `unreadable` (payloads that cannot be read), `watchdog` (wakes that
+//! were missed) and `finish` (how an attempt ends).
 
 pub(crate) mod board;
 mod child;
+mod control;
 mod finish;
 mod inbox;
 mod keyed;
@@ -22,17 +24,18 @@ mod transact;
 mod undo;
 mod unreadable;
 pub(crate) mod wake;
+mod watchdog;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use self::board::{Board, Chance, Child, Known, Notepad};
 use self::child::Starting;
+pub(crate) use self::control::{Control, Stop};
 pub(crate) use self::finish::output;
 use self::inbox::Hearing;
 use self::keyed::KeyWork;
@@ -43,7 +46,7 @@ use self::send::InFlight;
 pub(crate) use self::send::pauses;
 use self::transact::Transactions;
 use self::undo::Course;
-use self::wake::{FunctionWaker, Here, Wakes};
+use self::wake::{FunctionWaker, Here};
 use crate::ctx::Ctx;
 use crate::ending::Ending;
 use crate::keyed::KeyPlace;
@@ -58,57 +61,6 @@ pub(crate) type Handler = Arc<dyn Fn(Ctx, Json) -> Result<Function, crate::Error
 
 /// The future of a workflow function.
 pub(crate) type Function = Pin<Box<dyn Future<Output = Result<Json, Failure>> + Send>>;
-
-/// What a driver is told by its worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stop {
-    /// Let bodies finish, then give the run back.
-    Release = 0,
-    /// Let bodies finish within the grace time, then end the run as out of time.
-    Deadline = 1,
-    /// Let bodies finish within the grace time, then end the run as cancelled.
-    Cancel = 2,
-    /// Drop everything: the lease is lost, or the worker's grace time is over.
-    Drop = 3,
-}
-
-/// The worker's side of a driver.
-#[derive(Default)]
-pub(crate) struct Control {
-    /// A bit for each [`Stop`] that was asked for.
-    stops: AtomicU8,
-    /// Set once the driver runs.
-    wakes: OnceLock<Arc<Wakes>>,
-}
-
-impl Control {
-    /// Tells the driver to stop; the strongest reason counts.
-    pub(crate) fn stop(&self, stop: Stop) {
-        self.stops.fetch_or(1 << stop as u8, Ordering::SeqCst);
-        if let Some(wakes) = self.wakes.get() {
-            wakes.nudge();
-        }
-    }
-
-    /// Whether a driver has it.
-    pub(crate) fn is_driven(&self) -> bool {
-        self.wakes.get().is_some()
-    }
-
-    fn asked(&self) -> Option<Stop> {
-        self.strongest(&[Stop::Drop, Stop::Cancel, Stop::Deadline, Stop::Release])
-    }
-
-    /// What the worker itself asks for, whatever is asked of the run.
-    fn asked_to_leave(&self) -> Option<Stop> {
-        self.strongest(&[Stop::Drop, Stop::Release])
-    }
-
-    fn strongest(&self, of: &[Stop]) -> Option<Stop> {
-        let stops = self.stops.load(Ordering::SeqCst);
-        of.iter().copied().find(|stop| stops & (1 << *stop as u8) != 0)
-    }
-}
 
 /// What a driver needs besides its run.
 #[derive(Clone)]
@@ -280,7 +232,7 @@ impl Driver {
             Ok(function) => function?,
             Err(panic) => Box::pin(std::future::ready(Err(Failure::of_panic(panic)))),
         };
-        let _ = control.wakes.set(Arc::clone(&board.wakes));
+        control.drive(&board.wakes);
         // Boxed, for the futures that it goes through would each have room for it.
         Ok(Box::new(Self {
             lease: claimed.lease,
@@ -431,6 +383,9 @@ impl Driver {
 
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Verdict>> {
         self.board.wakes.listen(cx.waker());
+        if self.board.wakes.take_doubt() {
+            self.look_again();
+        }
         // Ends and answers come before wakes, so that user code which never rests cannot keep
         // them off.
         if self.control.asked() == Some(Stop::Drop) {

@@ -30,6 +30,11 @@ impl Driver {
         }
     }
 
+    /// Whether notes wait for their time, or are on their way.
+    pub(super) fn is_noting(&self) -> bool {
+        self.noting.due.is_some() || self.noting.sent.is_some()
+    }
+
     /// Sends notes when it is time, and looks whether those that were sent have arrived.
     pub(super) fn poll_notes(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(sent) = &mut self.noting.sent {

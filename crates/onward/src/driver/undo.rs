@@ -327,6 +327,11 @@ impl Driver {
         self.judge(&leftover).unwrap_or(Verdict::Rebuilt)
     }
 
+    /// Whether a replay waits for something that is not from its `Ctx`, for a time.
+    pub(super) fn is_patient(&self) -> bool {
+        matches!(&self.course, Course::Back(back) if back.patience.is_some())
+    }
+
     /// Looks whether a replay has waited long enough for something that is not from its `Ctx`.
     pub(super) fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
         let Course::Back(back) = &mut self.course else { return Poll::Pending };

@@ -61,6 +61,10 @@ pub(crate) struct Wakes {
     bodies: Mutex<Vec<LeafId>>,
     /// Whether the worker has something to say.
     nudged: AtomicBool,
+    /// How often the driver looked for something to do.
+    looks: AtomicU64,
+    /// Whether the worker doubts that the driver was told all that it has to do.
+    doubted: AtomicBool,
 }
 
 impl Wakes {
@@ -73,11 +77,14 @@ impl Wakes {
             foreign: AtomicBool::new(false),
             bodies: Mutex::default(),
             nudged: AtomicBool::new(false),
+            looks: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
         })
     }
 
     /// Keeps the driver's waker. Call before looking, so that no wake falls between.
     pub(crate) fn listen(&self, waker: &Waker) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(|known| !known.will_wake(waker)) {
             *task = Some(waker.clone());
@@ -115,6 +122,21 @@ impl Wakes {
     pub(crate) fn nudge(&self) {
         self.nudged.store(true, Ordering::Release);
         self.wake_task();
+    }
+
+    /// How often the driver looked for something to do.
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the driver so that it looks whether it missed a wake.
+    pub(crate) fn doubt(&self) {
+        self.doubted.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    pub(crate) fn take_doubt(&self) -> bool {
+        self.doubted.load(Ordering::Acquire) && self.doubted.swap(false, Ordering::AcqRel)
     }
 
     fn wake_task(&self) {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::crew::Odds;
 use super::intake::Intake;
-use super::tenure::Tenure;
+use super::tenure::{RENEWALS_PER_LEASE, Tenure};
 use super::{Reserved, Shared};
 use crate::driver::Stop;
 use crate::store::{self, Asks, Claim, ClaimMode, Claims, Topic};
@@ -21,6 +21,9 @@ use crate::upkeep;
 /// How often a busy worker looks for marks on its runs: half of the second within which a cancel
 /// reaches a body.
 const MARKS_EVERY: Duration = Duration::from_millis(500);
+
+/// Leases for which a driver may do nothing before it is asked whether anything can wake it.
+const STILL_LEASES: u32 = 2;
 
 /// The pause after a claim that the store did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
@@ -209,6 +212,7 @@ impl<'a> Claiming<'a> {
             self.tenure.crew.stop(*lease, Stop::Drop);
         }
         self.odds = odds;
+        self.tenure.crew.doubt_the_still(STILL_LEASES * RENEWALS_PER_LEASE);
     }
 
     async fn claim(&mut self, mode: ClaimMode, limit: usize) -> Result<Claims, store::Error> {

@@ -90,6 +90,12 @@ impl Crew {
         Odds { unexecuted, ungiven: ungiven.collect() }
     }
 
+    /// Has the drivers look again that did nothing while this was asked so often in a row.
+    pub(crate) fn doubt_the_still(&self, times: u32) {
+        let inner = self.lock();
+        inner.drivers.values().for_each(|(_, control)| control.doubt_if_still(times));
+    }
+
     /// Takes a place, if one is free.
     pub(crate) fn take_place(self: &Arc<Self>) -> Option<Place> {
         let mut inner = self.lock();

@@ -20,7 +20,7 @@ use crate::store::{self, Lease, Renewed, Store};
 use crate::{Timestamp, WorkerId};
 
 /// Renewals in one lease: two may fail before the lease is in danger.
-const RENEWALS_PER_LEASE: u32 = 3;
+pub(super) const RENEWALS_PER_LEASE: u32 = 3;
 
 /// One membership of a worker in its store.
 pub(crate) struct Tenure {

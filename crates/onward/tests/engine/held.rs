@@ -2,19 +2,24 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use onward::store::{Claimant, End, Lease, NewRun, Settle, StartAt, StartedHow};
 use onward::{Ctx, Failure, Json, Onward, RunId, RunState, Waits, Worker, Workflow};
 use tokio::sync::Notify;
 
+use crate::listener::Listener;
 use crate::stores::on_each_store;
 
 const HOLD: Workflow<u32, u32> = Workflow::named("hold");
 
 /// Short, so that a few renewals pass soon.
 const LEASE: Duration = Duration::from_millis(300);
+
+/// What is said of a driver that waits for nothing which could wake it.
+const MISSED: &str = "a wake was missed";
 
 /// Only there so that a fault does not hang the suite.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -147,6 +152,7 @@ async fn a_run_that_comes_back_to_its_worker_is_executed_once() {
 
 #[tokio::test]
 async fn what_is_held_and_executed_is_left_alone() {
+    let listener = Listener::new();
     on_each_store(async |onward| {
         let bodies = Bodies::default();
         let worker = bodies.serve(&onward).await;
@@ -157,6 +163,10 @@ async fn what_is_held_and_executed_is_left_alone() {
         bodies.until(5, 5).await;
         // Some renewals pass: each is compared.
         tokio::time::sleep(LEASE * 3).await;
+        for run in &runs {
+            let log = listener.log_of(run.id());
+            assert!(!log.contains(MISSED), "a body executes: {log}");
+        }
         for _ in &runs {
             bodies.gate.notify_one();
         }
@@ -165,6 +175,42 @@ async fn what_is_held_and_executed_is_left_alone() {
             assert_eq!(run.status().await.unwrap().attempt, 1);
         }
         bodies.until(5, 0).await;
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_driver_that_missed_a_wake_says_so_and_looks_again() {
+    let listener = Listener::new();
+    on_each_store(async |onward| {
+        let (polls, open) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (polled, opens) = (Arc::clone(&polls), Arc::clone(&open));
+        let worker = onward.worker().lease(LEASE).serve(HOLD, move |ctx: Ctx, n: u32| {
+            let (polled, opens) = (Arc::clone(&polled), Arc::clone(&opens));
+            async move {
+                let held = ctx.step("first", async |_| Ok::<_, Failure>(n)).await?;
+                // Nobody is woken when it opens.
+                let gate = std::future::poll_fn(|_| {
+                    polled.fetch_add(1, Ordering::SeqCst);
+                    if opens.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+                });
+                gate.await;
+                ctx.step("add", async |_| Ok::<_, Failure>(held + 1)).await
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(HOLD, &7).await.unwrap();
+        let polled = async {
+            while polls.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        in_time("the gate is not reached", polled).await;
+        open.store(true, Ordering::SeqCst);
+        assert_eq!(in_time("it is not looked at again", run.result()).await.unwrap(), 8);
+        let log = listener.log_of(run.id());
+        assert!(log.contains(MISSED), "{log}");
         worker.shutdown().await.unwrap();
     })
     .await;
