@@ -4,6 +4,7 @@
 //! store: results go to the board, and come back when it is their turn. A transaction goes to the
 //! board as a whole, and so does its record.
 
+mod at_most_once;
 mod keyed;
 mod outcome;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::at_most_once::{Begun, Mode, unreturned};
 use self::keyed::Keyed;
 pub(crate) use self::outcome::recordable;
 use self::outcome::{chance, limited};
@@ -66,12 +68,6 @@ pub struct StepFuture<'a, T> {
     ended: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    AtLeastOnce,
-    AtMostOnce,
-}
-
 /// What the step knows of itself from its first poll on.
 struct Asked {
     leaf: LeafId,
@@ -83,17 +79,6 @@ struct Asked {
     began_at: Timestamp,
     next_at: Option<Timestamp>,
     begun: Begun,
-}
-
-/// How far an at-most-once step has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begun {
-    /// Its begin is not recorded.
-    No,
-    /// Its begin is recorded by this attempt; the body may execute.
-    Here,
-    /// Its begin was recorded by an attempt that is gone.
-    Before,
 }
 
 struct Executing<'a, T> {
@@ -173,7 +158,7 @@ impl<T> StepFuture<'_, T> {
     }
 
     /// How long one try may take, as in [`retry`](Self::retry)'s example. A try that takes longer
-    /// fails with the code `timeout`.
+    /// fails with the code `timeout`; an [`at_most_once`](Self::at_most_once) step is interrupted.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -194,23 +179,6 @@ impl<T> StepFuture<'_, T> {
     pub fn id(mut self, id: impl fmt::Display) -> Self {
         self.number.take().iter().for_each(|number| self.board.return_number(number));
         self.explicit = Some(id.to_string());
-        self
-    }
-
-    /// Never executes the body a second time after a crash: its begin is recorded first, and if
-    /// the process ends inside, the step fails with the code `interrupted`. Failures that the
-    /// body itself returns are retried only if [`retry`](Self::retry) says so.
-    ///
-    /// ```
-    /// # use onward::{Ctx, Failure};
-    /// # async fn fax(_: &str) -> Result<(), std::io::Error> { Ok(()) }
-    /// # async fn workflow(ctx: Ctx, number: String) -> Result<bool, Failure> {
-    /// let sent = ctx.step("fax", |_| fax(&number)).at_most_once().await;
-    /// let nobody_knows = sent.is_err_and(|failure| failure.is("interrupted"));
-    /// # Ok(nobody_knows) }
-    /// ```
-    pub fn at_most_once(mut self) -> Self {
-        self.mode = Mode::AtMostOnce;
         self
     }
 }
@@ -340,8 +308,11 @@ where
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| body(step)));
         let future = match (made, self.timeout) {
             (Ok(future), None) => future,
-            (Ok(future), Some(limit)) => Box::pin(limited(limit, future)),
-            (Err(panic), _) => Box::pin(std::future::ready(Err(Failure::of_panic(panic)))),
+            (Ok(future), Some(limit)) => Box::pin(limited(limit, future, self.mode)),
+            (Err(panic), _) => {
+                let failure = unreturned(Failure::of_panic(panic), self.mode);
+                Box::pin(std::future::ready(Err(failure)))
+            }
         };
         let wake = BodyWaker::new(Arc::clone(&self.board.wakes), asked.leaf);
         let waker = Waker::from(Arc::clone(&wake));
@@ -362,7 +333,8 @@ where
             let mut cx = Context::from_waker(&executing.waker);
             let future = executing.future.as_mut();
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
-            polled.unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(panic))))
+            let panicked = |panic| unreturned(Failure::of_panic(panic), self.mode);
+            polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(panic))))
         };
         if let (Poll::Ready(result), Some(asked)) = (polled, &self.asked) {
             let began_at = asked.began_at;
@@ -382,7 +354,10 @@ where
                 self.kept = Some(Ok(value));
                 self.report(asked.draft(Entry::Done(json), began_at), Then::Record);
             }
-            (Err(failure), _) => self.fail(failure, began_at),
+            (Err(failure), _) => {
+                self.keep_what_took_effect();
+                self.fail(failure, began_at);
+            }
             (Ok(_), None) => {}
         }
     }

@@ -205,7 +205,7 @@ codes! {
     TransactionUnsupported = "transaction_unsupported", false,
         "This store has no such transactions. Use the store that it is for, or write ctx.step.";
     Interrupted = "interrupted", false,
-        "The process ended inside an at-most-once step, so it is not executed again.";
+        "An at-most-once step did not come to its end, so it is not executed again.";
     DeadlineExceeded = "deadline_exceeded", false,
         "The run did not finish within its timeout.";
     HistoryFull = "history_full", false,

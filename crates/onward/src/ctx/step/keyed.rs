@@ -12,7 +12,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Begun, Mode, StepFuture};
+use super::StepFuture;
+use super::at_most_once::{Begun, Mode};
 use crate::clock::millis;
 use crate::driver::board::{Draft, Hold, KeyAsk, KeyTold, Then};
 use crate::driver::past::PastStep;
@@ -28,7 +29,7 @@ use crate::{Code, Entry, Failure, Json, Key};
 pub(super) struct Keyed {
     pub(super) key: Option<Key>,
     ttl: Option<Duration>,
-    keep_failure: bool,
+    pub(super) keep_failure: bool,
     fingerprint: Option<Fingerprint>,
     hold: Option<Hold>,
     /// The token of the hold under which this step was counted as one that came second.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::at_most_once::{Mode, unreturned};
 use crate::store::BoxFuture;
 use crate::{Code, Failure, Json};
 
@@ -30,10 +31,14 @@ where
 pub(super) async fn limited<T>(
     limit: Duration,
     body: BoxFuture<'_, Result<T, Failure>>,
+    mode: Mode,
 ) -> Result<T, Failure> {
     match tokio::time::timeout(limit, body).await {
         Ok(result) => result,
-        Err(_) => Err(Failure::engine(Code::Timeout, format!("no answer within {limit:?}"))),
+        Err(_) => {
+            let timeout = Failure::engine(Code::Timeout, format!("no answer within {limit:?}"));
+            Err(unreturned(timeout, mode))
+        }
     }
 }
 

@@ -133,3 +133,67 @@ async fn a_long_body_keeps_its_key_for_as_long_as_it_was_taken_for() {
     assert!(left > Duration::from_secs(365 * 24 * 3_600), "{left:?}");
     process.kill(worker).await;
 }
+
+/// Serves a step with three tries whose body is in vain, in this way.
+fn serve_in_vain(onward: &Onward, effects: &Counter, how: &'static str) -> onward::WorkerBuilder {
+    let effects = Arc::clone(effects);
+    onward.worker().serve(WORK, move |ctx: Ctx, keyed: u32| {
+        let effects = Arc::clone(&effects);
+        async move {
+            let body = |_| {
+                count(&effects);
+                assert_ne!(how, "panics at once");
+                async move {
+                    match how {
+                        "takes too long" => pending().await,
+                        "panics" => panic!("on purpose"),
+                        _ => Ok::<_, Failure>(f64::NAN),
+                    }
+                }
+            };
+            let fax = ctx.step("fax", body).timeout(Duration::from_millis(20)).at_most_once();
+            let fax = fax.retry(Retry::fixed(Duration::ZERO).tries(3));
+            let faxed = if keyed == 1 { fax.key(KEY).await } else { fax.await };
+            faxed.map(|number| number.to_string())
+        }
+    })
+}
+
+/// What comes of two runs, with one key or with none.
+async fn in_vain(onward: &Onward, how: &'static str, keyed: u32) -> ([String; 2], u32) {
+    let effects = Counter::default();
+    let worker = serve_in_vain(onward, &effects, how).start().await.unwrap();
+    let mut codes = Vec::new();
+    for _ in 0..2 {
+        let error = onward.start(WORK, &keyed).await.unwrap().result().await.unwrap_err();
+        codes.push(error.failure().unwrap().code.clone());
+    }
+    worker.shutdown().await.unwrap();
+    (codes.try_into().unwrap(), counted(&effects))
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_return_is_interrupted() {
+    on_each_store(|onward: Onward| async move {
+        for how in ["takes too long", "panics", "panics at once"] {
+            let both = ["interrupted"; 2].map(str::to_owned);
+            assert_eq!(
+                in_vain(&onward, how, 0).await,
+                (both.clone(), 2),
+                "it {how}, without a key"
+            );
+            assert_eq!(in_vain(&onward, how, 1).await, (both, 1), "it {how}, with a key");
+            onward.release_key(KEY).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_result_that_cannot_be_recorded_leaves_the_key_to_nobody() {
+    on_each_store(|onward: Onward| async move {
+        let both = ["not_serializable"; 2].map(str::to_owned);
+        assert_eq!(in_vain(&onward, "gives no number", 1).await, (both, 1));
+    })
+    .await;
+}
