@@ -62,7 +62,7 @@ pub(super) async fn serve(
             shared.lease,
         );
         tenure.crew.stop_all(Stop::Drop);
-        leave(&shared, &tenure);
+        leave(&tenure);
         match join_again(&shared, &mut stopped).await {
             Some(joined) => served.tenure = joined,
             None => return,
@@ -94,11 +94,11 @@ impl Drop for Served {
 
 /// Takes leave of a tenure that is over, so that nothing of it stays behind. Nobody waits for it:
 /// the store has given the runs to others, or will.
-fn leave(shared: &Arc<Shared>, tenure: &Arc<Tenure>) {
-    let (store, worker) = (Arc::clone(&shared.store), tenure.worker);
+fn leave(tenure: &Arc<Tenure>) {
+    let tenure = Arc::clone(tenure);
     tokio::spawn(async move {
-        if let Err(error) = store.leave(worker).await {
-            tracing::debug!(%worker, %error, "no leave taken");
+        if let Err(error) = tenure.leave().await {
+            tracing::debug!(worker = %tenure.worker, %error, "no leave taken");
         }
     });
 }

@@ -266,9 +266,7 @@ impl Worker {
             tracing::warn!(worker = %self.id, "grace time over; dropping what still executes");
             tenure.crew.stop_all(Stop::Drop);
         }
-        self.shared.store.leave(tenure.worker).await?;
-        tenure.end();
-        Ok(())
+        tenure.leave().await.map_err(Error::from)
     }
 }
 

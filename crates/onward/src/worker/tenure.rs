@@ -193,6 +193,18 @@ impl Tenure {
         holds && self.is_fresh() && steady.since.elapsed() > self.lease
     }
 
+    /// Gives back to the store what the worker holds, once its drivers are gone: whoever takes a run over
+    /// must not execute a body beside the one that is being dropped here. One that blocks its thread can
+    /// be dropped by nobody; after a lease its run is given back all the same.
+    pub(crate) async fn leave(&self) -> Result<(), store::Error> {
+        if tokio::time::timeout(self.lease, self.crew.emptied()).await.is_err() {
+            tracing::error!(worker = %self.worker, "a body blocks its thread and cannot be dropped");
+        }
+        self.store.leave(self.worker).await?;
+        self.end();
+        Ok(())
+    }
+
     /// Ends the tenure: the lease is lost, or the worker leaves.
     pub(crate) fn end(&self) {
         if !self.over.swap(true, Ordering::SeqCst) {
@@ -273,6 +285,19 @@ mod tests {
             assert!(Instant::now() < deadline, "it never came to hold");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_leaves_after_its_drivers() {
+        let (store, tenure) = tenure(&TestClock::new()).await;
+        let place = tenure.crew.take_place().unwrap();
+        let leaves = Arc::clone(&tenure);
+        let leaving = tokio::spawn(async move { leaves.leave().await });
+        tokio::task::yield_now().await;
+        assert!(!tenure.is_over() && store.workers().await.unwrap().len() == 1);
+        drop(place);
+        leaving.await.unwrap().unwrap();
+        assert!(tenure.is_over() && store.workers().await.unwrap().is_empty());
     }
 
     #[tokio::test]

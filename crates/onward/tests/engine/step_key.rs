@@ -223,6 +223,48 @@ async fn a_failed_cancelled_or_dropped_holder_frees_its_key() {
     .await;
 }
 
+/// A body that is alive, until it is dropped.
+struct Alive(Counter);
+
+impl Alive {
+    fn new(alive: &Counter) -> Self {
+        count(alive);
+        Self(Arc::clone(alive))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_past_its_grace_gives_runs_back_when_their_bodies_are_gone() {
+    on_each_store(|onward: Onward| async move {
+        let alive = Counter::default();
+        let bodies = Arc::clone(&alive);
+        let function = move |ctx: Ctx, _| {
+            let alive = Arc::clone(&bodies);
+            async move {
+                let body = async |_| {
+                    let _alive = Alive::new(&alive);
+                    std::future::pending::<Result<String, Failure>>().await
+                };
+                ctx.step("send", body).key(KEY).await
+            }
+        };
+        let worker = onward.worker().serve(WORK, function).shutdown_grace(Duration::ZERO);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(WORK, &1).await.unwrap();
+        until("it began", async || counted(&alive) == 1).await;
+        worker.shutdown().await.unwrap();
+        assert_eq!(counted(&alive), 0, "another worker may have the run from here on");
+        in_state(&run, RunState::Queued).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_kept_failure_is_everybodys() {
     on_each_store(|onward: Onward| async move {
