@@ -54,6 +54,8 @@ pub struct Effects {
 pub struct Effect {
     /// What it is called.
     pub name: String,
+    /// The service that it was asked of, if the fake says so.
+    pub service: Option<String>,
     /// The idempotency key that the other side was given.
     pub key: Option<String>,
     /// What the other side was given besides.
@@ -95,8 +97,32 @@ impl Effects {
     /// Notes an effect, when it is awaited.
     pub fn note(&self, name: impl Into<String>) -> Note {
         let (name, trace) = (name.into(), Arc::clone(&self.trace));
-        let place = Place::Elsewhere;
-        Note { trace, effect: Effect { name, key: None, payload: None, place, execution: 0 } }
+        let (service, key, payload, place) = (None, None, None, Place::Elsewhere);
+        Note { trace, effect: Effect { name, service, key, payload, place, execution: 0 } }
+    }
+
+    /// What a fake keeps of the outside world: made when it is first asked for, and the same one from
+    /// then on. In a check it is still there after a death of the process, as your bank is; whatever
+    /// else `build` makes is in the memory of the process, and gone with it.
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use onward::testing::Effects;
+    ///
+    /// /// How many are in stock.
+    /// fn stock(effects: &Effects) -> std::sync::Arc<Mutex<u32>> {
+    ///     effects.outside("stock", || Mutex::new(10))
+    /// }
+    ///
+    /// let effects = Effects::new();
+    /// *stock(&effects).lock().unwrap() -= 1;
+    /// assert_eq!(*stock(&effects).lock().unwrap(), 9);
+    /// ```
+    pub fn outside<T>(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T>
+    where
+        T: Send + Sync + 'static,
+    {
+        self.trace.outside(name, make)
     }
 
     /// Every effect that was noted, in order, repeated calls under one key included.
@@ -145,6 +171,22 @@ pub struct Note {
 }
 
 impl Note {
+    /// The service that is asked for the effect, where several have keys of their own: the same key is
+    /// then another one for each. Effects for which nothing is said share their keys.
+    ///
+    /// ```
+    /// # use onward::testing::Effects;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let effects = Effects::new();
+    /// effects.note("charge").to("bank").key("order-7").await;
+    /// effects.note("send").to("mailer").key("order-7").await;
+    /// # }
+    /// ```
+    pub fn to(mut self, service: impl Into<String>) -> Self {
+        self.effect.service = Some(service.into());
+        self
+    }
+
     /// The idempotency key that the other side is given: the step's id, or whatever else lets it
     /// know a repeated call. A row that is set by its primary key has that as its key.
     pub fn key(mut self, key: impl fmt::Display) -> Self {

@@ -65,25 +65,35 @@ fn under_other_keys(((place, name), group): &Group<'_>) -> Option<Finding> {
     })
 }
 
-/// Effects that have one key and different payloads.
+/// Effects that have one key and are not one: another name, place or payload. One that is asked for
+/// twice in the same way is what keys are for.
 fn under_one_key(effects: &[Effect]) -> Vec<Finding> {
-    let mut firsts: BTreeMap<(&str, &str), &Effect> = BTreeMap::new();
+    let mut firsts: BTreeMap<(Option<&str>, &str), &Effect> = BTreeMap::new();
     let mut findings = Vec::new();
     for effect in effects {
         let Some(key) = &effect.key else { continue };
-        let first = firsts.entry((&effect.name, key)).or_insert(effect);
-        if first.payload == effect.payload {
+        let first = firsts.entry((effect.service.as_deref(), key)).or_insert(effect);
+        let is_repeat = first.name == effect.name && first.place == effect.place;
+        if is_repeat && first.payload == effect.payload {
             continue;
         }
-        let name = effect.name.clone();
         let text = |of: &Effect| of.payload.as_ref().map_or("none".to_owned(), ToString::to_string);
-        findings.push(if first.place == effect.place && first.execution != effect.execution {
+        let finding = if is_repeat && first.execution != effect.execution {
             let payloads = [text(first), text(effect)];
-            Finding::InputDiffers { effect: name, place: effect.place.clone(), payloads }
+            let (effect, place) = (effect.name.clone(), effect.place.clone());
+            Finding::InputDiffers { effect, place, payloads }
         } else {
-            let places = [first.place.clone(), effect.place.clone()];
-            Finding::KeyShared { effect: name, key: key.clone(), places }
-        });
+            let both = [*first, effect];
+            let effects = both.map(|of| of.name.clone());
+            Finding::KeyShared {
+                effects,
+                key: key.clone(),
+                places: both.map(|of| of.place.clone()),
+            }
+        };
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
     }
     findings
 }

@@ -20,7 +20,7 @@ use crate::store::{NewRun, StartAt, Store, Which};
 use crate::watch::Watch;
 use crate::{Error, Json, Onward, Query, Record, Run, RunId, TestClock, Waits};
 
-/// Makes a workflow function around fresh fakes.
+/// Makes a workflow function around fakes.
 pub(super) type Build = Arc<dyn Fn(Effects) -> Handler + Send + Sync>;
 
 /// What is played.
@@ -88,11 +88,8 @@ pub(super) fn play(script: &Script, target: Option<usize>) -> Played {
         Err(error) => return Played::refused(error),
     };
     let trace = Trace::dying_at(target);
-    let build =
-        |(name, build): &(String, Build)| (name.clone(), build(Effects::of(Arc::clone(&trace))));
-    let served: Vec<_> = script.builds.iter().map(build).collect();
     let store = Arc::clone(&house.store);
-    let stage = Stage { script, clock, store, trace, served };
+    let stage = Stage { script, clock, store, trace };
     let finish = stage.play().unwrap_or_else(Finish::Refused);
     Played {
         finish,
@@ -102,13 +99,12 @@ pub(super) fn play(script: &Script, target: Option<usize>) -> Played {
     }
 }
 
-/// What outlives a process: the store, the time, and the outside world of the fakes.
+/// What outlives a process: the store, the time, and the outside world, which the trace keeps.
 struct Stage<'a> {
     script: &'a Script,
     clock: TestClock,
     store: Arc<dyn Store>,
     trace: Arc<Trace>,
-    served: Vec<(String, Handler)>,
 }
 
 impl Stage<'_> {
@@ -150,14 +146,19 @@ impl Stage<'_> {
     /// One life of the process, on this thread alone.
     fn live(&self) -> Result<LifeEnd, Error> {
         let runtime = runtime()?;
+        self.trace.begin_life();
+        // Each life has functions of its own: what one keeps in memory is gone with its process.
+        let effects = || Effects::of(Arc::clone(&self.trace));
+        let build = |(name, build): &(String, Build)| (name.clone(), build(effects()));
+        let served = self.script.builds.iter().map(build).collect();
         let _observed = observer::install(Arc::clone(&self.trace));
-        let end = runtime.block_on(self.serve());
+        let end = runtime.block_on(self.serve(served));
         // Not awaited: what blocks a thread of its own must not hold up the next life.
         runtime.shutdown_background();
         end
     }
 
-    async fn serve(&self) -> Result<LifeEnd, Error> {
+    async fn serve(&self, served: Vec<(String, Handler)>) -> Result<LifeEnd, Error> {
         // A dead worker's runs are given back, as a sweep would do.
         for worker in self.store.stats().await?.workers {
             self.store.leave(worker.id).await?;
@@ -166,13 +167,13 @@ impl Stage<'_> {
         let watch = Arc::new(Watch::default());
         let store = LossyStore::around(Arc::clone(&self.store)).watched(Arc::clone(&watch));
         let store = Arc::new(store.judged(Box::new(move |write| trace.judge(write))));
-        self.trace.begin_life(&store);
+        self.trace.serves(&store);
         let keeper = Timekeeper::new(self.clock.clone(), Arc::clone(&watch));
         let onward = Onward::watched(Arc::clone(&store) as Arc<dyn Store>, Some(watch));
         // Whatever waits is parked, so that the function is replayed without a crash too.
         let mut worker = onward.worker().lease(DURATION_MAX).linger(Duration::ZERO);
-        for (name, handler) in &self.served {
-            worker = worker.serve_with(name.clone(), Arc::clone(handler));
+        for (name, handler) in served {
+            worker = worker.serve_with(name, handler);
         }
         let _worker = worker.start().await?;
         let run = onward.run(self.script.run);

@@ -74,10 +74,10 @@ pub enum Finding {
         /// The payloads.
         payloads: [String; 2],
     },
-    /// Two places give different effects of one name the same key.
+    /// Two different effects have the same key.
     KeyShared {
-        /// The effect.
-        effect: String,
+        /// The effects.
+        effects: [String; 2],
         /// The key.
         key: String,
         /// The places.
@@ -243,7 +243,8 @@ impl Finding {
             }
             Finding::KeyShared { .. } => {
                 "The other side takes the second for a repeat of the first and leaves it out. \
-                 step.id() differs from step to step."
+                 step.id() differs from step to step. If each goes to a service of its own, say so \
+                 with .to(service)."
             }
             Finding::Lost { .. } => {
                 "Something remembered that it was done before it was, outside the run's history."
@@ -327,10 +328,10 @@ impl fmt::Display for Finding {
                 "The effect {effect:?} of {place} was repeated with another payload: {one}, then \
                  {other}."
             ),
-            Finding::KeyShared { effect, key, places: [one, other] } => write!(
+            Finding::KeyShared { effects: [first, second], key, places: [one, other] } => write!(
                 f,
-                "The effects {effect:?} of {one} and of {other} differ and have the same key, \
-                 {key:?}."
+                "The effect {first:?} of {one} and the effect {second:?} of {other} have the same \
+                 key, {key:?}."
             ),
             Finding::Lost { effect, expected, happened } => write!(
                 f,

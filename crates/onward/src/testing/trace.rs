@@ -3,7 +3,7 @@
 //! Owns: the events of all lives of a play, the points at which its first life could have ended,
 //! and the one at which it does. Never judges.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +40,12 @@ struct Inner {
     bodies_begun: u64,
     /// What the other side answered under a key, as it keeps it.
     answers: HashMap<(String, String), Box<dyn Any + Send>>,
+    /// What fakes keep of the outside world, by name and type.
+    outside: HashMap<(String, TypeId), Outside>,
 }
+
+/// Something of the outside world.
+type Outside = Arc<dyn Any + Send + Sync>;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -60,12 +65,34 @@ impl Trace {
         Arc::new(Self { inner: Mutex::new(inner) })
     }
 
-    /// Begins a life, on this store.
-    pub(super) fn begin_life(&self, store: &Arc<LossyStore>) {
+    /// Begins a life.
+    pub(super) fn begin_life(&self) {
+        self.lock().dead = false;
+    }
+
+    /// Has the points of the life counted from here on, and lets it die on this store.
+    pub(super) fn serves(&self, store: &Arc<LossyStore>) {
         let mut inner = self.lock();
         inner.lives += 1;
-        inner.dead = false;
         inner.store = Some(Arc::clone(store));
+    }
+
+    /// A piece of the outside world.
+    pub(super) fn outside<T: Send + Sync + 'static>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        let known = (name.to_owned(), TypeId::of::<T>());
+        let kept = self.lock().outside.get(&known).cloned();
+        if let Some(Ok(kept)) = kept.map(Arc::downcast) {
+            return kept;
+        }
+        // The fake's own code may come back to the trace, or be there first.
+        let made = Arc::new(make());
+        let mut inner = self.lock();
+        let kept = inner.outside.entry(known).or_insert_with(|| Arc::clone(&made) as Outside);
+        Arc::clone(kept).downcast().unwrap_or(made)
     }
 
     pub(super) fn events(&self) -> Vec<Event> {

@@ -172,9 +172,9 @@ async fn count(ctx: Ctx, visits: Arc<AtomicU32>) -> Result<u32, Failure> {
 }
 
 fn counting(
-    _: Effects,
+    effects: Effects,
 ) -> impl Fn(Ctx, u32) -> futures::future::BoxFuture<'static, Result<u32, Failure>> {
-    let visits = Arc::new(AtomicU32::new(1));
+    let visits = effects.outside("visits", || AtomicU32::new(1));
     move |ctx, _| Box::pin(count(ctx, Arc::clone(&visits)))
 }
 
@@ -199,7 +199,7 @@ async fn a_step_that_may_vary_is_not_compared() {
 #[tokio::test]
 async fn a_fake_keeps_its_state_over_a_death_and_not_over_an_execution() {
     let build = |effects: Effects| {
-        let receipts = Arc::new(AtomicU32::new(0));
+        let receipts = effects.outside("receipts", || AtomicU32::new(0));
         move |ctx: Ctx, _: u32| {
             let (effects, receipts) = (effects.clone(), Arc::clone(&receipts));
             async move {
@@ -229,7 +229,7 @@ async fn a_function_that_waits_for_something_foreign_does_not_hang_the_check() {
 #[tokio::test]
 async fn a_foreign_await_is_found() {
     let build = |effects: Effects| {
-        let lives = Arc::new(AtomicU32::new(0));
+        let lives = effects.outside("lives", || AtomicU32::new(0));
         move |ctx: Ctx, _: u32| {
             let life = lives.fetch_add(1, Ordering::SeqCst);
             let effects = effects.clone();

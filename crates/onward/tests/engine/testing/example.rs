@@ -31,7 +31,8 @@ struct Services {
 
 impl Services {
     fn new(effects: Effects) -> Self {
-        Self { effects, ocr_calls: Arc::default() }
+        let ocr_calls = effects.outside("OCR calls", AtomicU32::default);
+        Self { effects, ocr_calls }
     }
 
     async fn find_customer(&self, channel: &str) -> Result<Customer, Failure> {

@@ -420,11 +420,103 @@ async fn one_key_for_two_different_effects_is_found() {
     finds(&report.await, |finding| matches!(finding, Finding::KeyShared { .. }));
 }
 
+/// Takes money and gives it back, both under the number of the order.
+async fn charge_and_refund(ctx: Ctx, effects: Effects, names: [&str; 2]) -> Result<(), Failure> {
+    for (step, name) in ["take", "give back"].into_iter().zip(names) {
+        let call = async |_| {
+            effects.note(name).key("order-7").payload(&500).await;
+            Ok::<_, Failure>(())
+        };
+        ctx.step(step, call).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_key_for_effects_of_two_names_is_found() {
+    let report = check(|ctx, effects| charge_and_refund(ctx, effects, ["charge", "refund"])).await;
+    finds(&report, |finding| {
+        matches!(finding, Finding::KeyShared { effects, key, places: [one, other] }
+            if effects == &["charge", "refund"] && key == "order-7"
+                && is_step(one, "take") && is_step(other, "give back"))
+    });
+    assert_eq!(report.findings.len(), 1, "{report}");
+    let text = report.to_string();
+    let both = "\"charge\" of step \"take\" and the effect \"refund\" of step \"give back\"";
+    assert!(text.contains(both) && text.contains(".to(service)"), "{text}");
+}
+
+/// The second is left out by the other side, alike though it looks.
+#[tokio::test]
+async fn one_key_for_the_same_effect_of_two_steps_is_found() {
+    let report = check(|ctx, effects| charge_and_refund(ctx, effects, ["pay", "pay"])).await;
+    finds(
+        &report,
+        |finding| matches!(finding, Finding::KeyShared { effects, .. } if effects == &["pay", "pay"]),
+    );
+}
+
+#[tokio::test]
+async fn one_key_for_two_services_passes() {
+    let report = check(async |ctx: Ctx, effects: Effects| {
+        for service in ["bank", "mailer"] {
+            let call = async |_| {
+                effects.note("send").to(service).key("order-7").payload(service).await;
+                Ok::<_, Failure>(())
+            };
+            ctx.step(service, call).await?;
+        }
+        Ok(())
+    });
+    passes(&report.await);
+}
+
+/// Reads a price in one step and pays it in the next. In between it is `kept` somewhere.
+async fn pay_what_is_kept(
+    ctx: Ctx,
+    effects: Effects,
+    kept: std::sync::Arc<std::sync::Mutex<u32>>,
+) -> Result<(), Failure> {
+    let read = async |_| {
+        *kept.lock().unwrap() = 500;
+        Ok::<_, Failure>(())
+    };
+    ctx.step("read the price", read).await?;
+    let pay = async |step: onward::Step| {
+        let cents = *kept.lock().unwrap();
+        effects.note("pay").key(step.id()).payload(&cents).await;
+        Ok::<_, Failure>(())
+    };
+    ctx.step("pay", pay).await
+}
+
+#[tokio::test]
+async fn a_value_that_one_step_leaves_in_memory_for_the_next_is_found() {
+    let build = |effects: Effects| {
+        let kept = std::sync::Arc::default();
+        move |ctx: Ctx, ()| pay_what_is_kept(ctx, effects.clone(), std::sync::Arc::clone(&kept))
+    };
+    let report = retry_safe(PLAY, build, &()).check().await;
+    finds(&report, |finding| {
+        matches!(finding, Finding::InputDiffers { effect, payloads, .. }
+            if effect == "pay" && payloads == &["500", "0"])
+    });
+}
+
+#[tokio::test]
+async fn a_value_that_is_kept_outside_for_the_next_step_passes() {
+    let build = |effects: Effects| {
+        let kept = effects.outside("kept", Default::default);
+        move |ctx: Ctx, ()| pay_what_is_kept(ctx, effects.clone(), std::sync::Arc::clone(&kept))
+    };
+    passes(&retry_safe(PLAY, build, &()).check().await);
+}
+
 #[tokio::test]
 async fn an_effect_that_is_believed_done_before_it_is_done_is_found() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let build = |effects: Effects| {
-        let sent = std::sync::Arc::new(AtomicBool::new(false));
+        let sent = effects.outside("sent", || AtomicBool::new(false));
         move |ctx: Ctx, ()| {
             let (effects, sent) = (effects.clone(), sent.clone());
             async move {
