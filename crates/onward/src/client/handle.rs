@@ -86,6 +86,7 @@ impl<O> RunHandle<O> {
     /// assert_eq!(output, 42);
     /// # worker.shutdown().await }
     /// ```
+    #[must_use]
     pub fn of_type<P>(self) -> RunHandle<P> {
         RunHandle::new(self.client, self.id)
     }

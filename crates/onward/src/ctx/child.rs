@@ -178,7 +178,7 @@ impl<O: DeserializeOwned + 'static> IntoFuture for StartChild<O> {
 }
 
 /// A child that is being started; it is a [`Child`] when that is recorded.
-#[must_use = "a child is started when this is awaited"]
+#[must_use = "a child is started when it is awaited"]
 pub struct ChildStarted<O> {
     board: Arc<Board>,
     name: Arc<str>,
@@ -262,7 +262,17 @@ impl<O: DeserializeOwned> Child<O> {
 }
 
 /// The output of a child; made by [`StartChild::result`] and [`Child::result`].
-#[must_use = "a child is waited for when this is awaited"]
+///
+/// It does nothing unless it is awaited, of which the compiler warns:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # const CHILD: onward::Workflow<u32, ()> = onward::Workflow::named("child");
+/// # async fn workflow(ctx: onward::Ctx) {
+/// ctx.start(CHILD, &1).result();
+/// # }
+/// ```
+#[must_use = "a child is waited for when its result is awaited"]
 pub struct ChildResult<O> {
     wait: Wait,
     /// Until its first poll, if the child is started here.

@@ -17,6 +17,15 @@ use crate::{Code, Entry, Failure, Timestamp};
 const SLEEP: &str = "$sleep";
 
 /// A sleep that a crash does not shorten or lengthen; made by [`Ctx::sleep`](crate::Ctx::sleep).
+///
+/// It does nothing unless it is awaited, of which the compiler warns:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # async fn workflow(ctx: onward::Ctx, hour: std::time::Duration) {
+/// ctx.sleep(hour);
+/// # }
+/// ```
 #[must_use = "a sleep does nothing until it is awaited"]
 pub struct Sleep {
     board: Arc<Board>,

@@ -87,6 +87,7 @@ impl fmt::Debug for Hub {
 }
 
 /// A registered wait. Resolves at the first notification after it was made.
+#[must_use = "a waiter waits when it is awaited"]
 pub struct Waiter {
     notified: Pin<Box<OwnedNotified>>,
     _seat: Option<Seat<RunId, Notify>>,

@@ -11,6 +11,7 @@ mod rust;
 mod shape;
 mod sql;
 mod tree;
+mod unused;
 mod word;
 
 use tree::{Finding, Tree};
@@ -98,6 +99,11 @@ fn there_are_no_emoji() {
 #[test]
 fn nothing_is_unsafe() {
     holds(habit::unsafe_code);
+}
+
+#[test]
+fn what_does_nothing_unless_it_is_used_says_so() {
+    holds(unused::unwarned);
 }
 
 #[test]
