@@ -22,6 +22,8 @@ impl Driver {
     pub(super) async fn finish(mut self: Box<Self>, verdict: Verdict) -> Result<Drove, Box<Self>> {
         self.board.close_inbox();
         drop_user_code(&mut self.function);
+        // A lease that is lost, or a worker that ends, makes a body that ended none that did not.
+        self.free_keys().await;
         let wakes_seen = self.wakes_seen;
         let returned = matches!(verdict, Verdict::Returned(_));
         let end = match verdict {
@@ -73,7 +75,6 @@ impl Driver {
         }
         // A child that comes to be after its cancelled parent has ended would be one that nobody ends.
         self.let_starts_end().await.map_err(|_| store::Error::LeaseLost)?;
-        self.free_keys().await;
         self.let_transactions_end().await.map_err(|_| store::Error::LeaseLost)?;
         // A note may follow from a result that is not durable yet; then that goes first. And what goes
         // with an end that may be refused would be lost with it.

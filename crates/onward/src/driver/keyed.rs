@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
 
-use super::board::{Hold, KeyAsk, KeyTold, LeafId};
+use super::board::{Board, Hold, KeyAsk, KeyTold, LeafId};
 use super::wake::Here;
 use super::{Driver, Verdict};
 use crate::Code;
 use crate::keyed::{self, Kept, KeyPlace, Renewal};
 use crate::store::{self, KeyAnswer, KeyLease, SettleKey, Store};
 
-/// How long an attempt that ends goes on to free the keys of its steps. One that is not freed is
-/// free when its lease is over.
+/// How long an attempt that ends waits until the keys of its steps are free. What is on its way goes on
+/// by itself; a key that is not freed is free when its lease is over.
 const FREEING_MAX: Duration = Duration::from_secs(2);
 
 /// What is on its way about the keys of a run.
@@ -42,10 +42,14 @@ impl Driver {
     pub(super) fn work_on_keys(&mut self) {
         let patience = self.setting.linger;
         for ask in self.board.take_key_asks() {
+            // Whoever is gone needs no key, but has an end to tell.
+            if ask.end.is_none() && !self.board.is_alive(ask.leaf) {
+                continue;
+            }
             let (place, runs) = (self.setting.keys.clone(), Arc::clone(&self.setting.store));
+            let (leaf, board) = (ask.leaf, Arc::clone(&self.board));
             self.key_work.spawn(async move {
-                let leaf = ask.leaf;
-                Worked::Asked(leaf, work(place, runs.as_ref(), ask, patience).await)
+                Worked::Asked(leaf, work(place, runs.as_ref(), ask, patience, &board).await)
             });
         }
         for (lease, end) in self.board.take_given_up() {
@@ -87,21 +91,20 @@ impl Driver {
         Ok(())
     }
 
-    /// Frees what the steps of an attempt that ends still hold, for a limited time.
+    /// Frees what the steps of an attempt that ends still hold, and settles what its last poll ended,
+    /// for a limited time.
     pub(super) async fn free_keys(&mut self) {
         let freeing = async {
+            self.work_on_keys();
             while let Some(joined) = self.key_work.join_next().await {
-                // Its step is dropped, and so is the hold.
+                // Its step is dropped, and so is the hold, which is given up thereby.
                 let _ = self.tell_worked(joined);
-            }
-            // What was handed over in the last poll of the function: bodies that ended in it.
-            let ends = self.board.take_key_asks().into_iter().filter_map(|ask| ask.end);
-            for (lease, end) in ends.chain(self.board.take_given_up()) {
-                give_up(&self.setting.keys, lease, end).await;
+                self.work_on_keys();
             }
         };
         if tokio::time::timeout(FREEING_MAX, freeing).await.is_err() {
-            tracing::warn!(run = %self.lease.run, "keys are left until their leases are over");
+            tracing::warn!(run = %self.lease.run, "the run goes on before its steps' keys are free");
+            self.key_work.detach_all();
         }
     }
 }
@@ -111,6 +114,7 @@ async fn work(
     runs: &dyn Store,
     ask: KeyAsk,
     patience: Duration,
+    board: &Board,
 ) -> Result<Answered, store::Error> {
     let (lease_ms, holders) = (ask.wish.lease_ms, place.holders(runs));
     let Some(keys) = place.keys() else { return Ok(Answered::Told(KeyTold::Unsupported)) };
@@ -124,6 +128,11 @@ async fn work(
         }
     };
     match answer {
+        // Its step is gone, and its driver may be: nobody else would give it up.
+        KeyAnswer::Held(lease) if !board.is_alive(ask.leaf) => {
+            give_up(&place, lease, ask.dropped).await;
+            Ok(Answered::Told(KeyTold::Kept))
+        }
         KeyAnswer::Held(lease) => {
             let renewal = Renewal::start(place, lease.clone(), lease_ms);
             Ok(Answered::Held(lease, ask.dropped, renewal))

@@ -2,6 +2,7 @@
 
 mod at_most_once;
 mod once;
+mod stop;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -260,6 +261,7 @@ async fn a_shutdown_past_its_grace_gives_runs_back_when_their_bodies_are_gone() 
         until("it began", async || counted(&alive) == 1).await;
         worker.shutdown().await.unwrap();
         assert_eq!(counted(&alive), 0, "another worker may have the run from here on");
+        assert_eq!(onward.step_key(KEY).await.unwrap(), None, "and its key");
         in_state(&run, RunState::Queued).await;
     })
     .await;
