@@ -351,6 +351,10 @@ pub const ENDS_COUNTED_MAX: usize = 20_000;
 /// workflow with more of them is better checked with a smaller input.
 pub const CHECK_POINTS_MAX: usize = 2_000;
 
+/// How often a check replays the whole of a run: what chance decides, as the order in which `select!` polls,
+/// goes another way in one of so many with near certainty.
+pub const CHECK_REPLAYS: usize = 8;
+
 /// How long one life of a process may take in a check, by the machine's clock: fakes answer at once,
 /// so what takes longer hangs.
 pub const CHECK_LIFE_MAX: Duration = Duration::from_secs(60);

@@ -17,8 +17,8 @@ use super::effects::of_events;
 use super::house::{House, OpenHouse};
 use super::judge;
 use super::play::{Build, Played, Script, play};
-use super::report::{Finding, Report};
-use crate::limits::{CHECK_LIFE_MAX, CHECK_POINTS_MAX};
+use super::report::{Finding, Point, Report, Side, What};
+use crate::limits::{CHECK_LIFE_MAX, CHECK_POINTS_MAX, CHECK_REPLAYS};
 use crate::{Ctx, Failure, Json, RunId, Workflow, worker};
 
 /// The id of the run that is played, each time the same.
@@ -237,8 +237,25 @@ impl RetrySafe {
             }
         }
         report.points_left = without.points.len() - report.points;
+        if let Some((number, point)) = before_its_end(&without) {
+            for _ in 1..CHECK_REPLAYS {
+                if is_given_up() {
+                    break;
+                }
+                let with = play(&script, Some(number));
+                for finding in judge::compare(&without, &with, &self.varying) {
+                    report.add(finding, Some(point));
+                }
+            }
+        }
         report
     }
+}
+
+/// The point at which all is done but to say so: what follows a death there is a replay of everything.
+fn before_its_end(played: &Played) -> Option<(usize, &Point)> {
+    let points = played.points.iter().enumerate();
+    points.rev().find(|(_, point)| point.what == What::End && point.side == Side::Before)
 }
 
 /// The report of the play without a crash.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use onward::testing::{Effects, Finding, Place, Report, retry_safe};
@@ -54,6 +56,33 @@ async fn an_increment_is_found() {
     assert!(text.contains("\"visits + 1\" of step \"count\" happened 2 times"), "{text}");
     assert!(text.contains("died after the effect \"visits + 1\" of step \"count\""), "{text}");
     assert!(text.contains("step.id()"), "{text}");
+}
+
+/// It goes another way in one of four replays, as if by chance.
+#[tokio::test]
+async fn what_goes_another_way_now_and_then_is_found() {
+    let replays = Arc::new(AtomicUsize::new(0));
+    let report = check(move |ctx: Ctx, effects: Effects| {
+        let replays = Arc::clone(&replays);
+        async move {
+            let executed = AtomicBool::new(false);
+            let first = ctx.step("first", async |step| {
+                executed.store(true, Ordering::SeqCst);
+                effects.note("first").key(step.id()).await;
+                Ok::<_, Failure>(())
+            });
+            first.await?;
+            let replayed = !executed.load(Ordering::SeqCst);
+            if replayed && replays.fetch_add(1, Ordering::SeqCst) % 4 == 3 {
+                ctx.step("another way", async |_| Ok::<_, Failure>(())).await?;
+            }
+            ctx.step("last", async |_| Ok::<_, Failure>(())).await
+        }
+    });
+    finds(
+        &report.await,
+        |finding| matches!(finding, Finding::StepsDiffer { instead, .. } if instead == &["another way"]),
+    );
 }
 
 #[tokio::test]
