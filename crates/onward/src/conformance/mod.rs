@@ -287,15 +287,6 @@ macro_rules! conformance_suite {
                 retry_opens_a_stuck_run
                 wake_before_stuck_queues_at_once
             }
-            continuation {
-                continuation_inherits_all_but_the_history
-                continuation_takes_the_key
-                marked_run_does_not_go_on
-                continuation_onto_a_run_that_is_there_is_refused_whole
-                late_repeat_of_a_continuation_is_known
-                run_behind_moves_along
-                cancel_reaches_the_children_of_the_runs_before
-            }
             cancel {
                 cancelled_queued_run_ends_at_once
                 cancelled_delayed_run_never_wakes

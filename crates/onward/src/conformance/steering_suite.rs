@@ -1,8 +1,9 @@
 //! The cases of steering runs, as one macro of the suite.
 //!
-//! Owns: which cases there are. Never what they say; `pause`, `fork`, `note`, `seen` and `child_again` do.
+//! Owns: which cases there are. Never what they say; `pause`, `fork`, `note`, `continuation`, `seen` and
+//! `child_again` do.
 
-/// Makes one test of every case about pausing, forking and noting; a part of the suite.
+/// Makes one test of every case about pausing, forking, noting and going on; a part of the suite.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! steering_conformance_suite {
@@ -58,6 +59,15 @@ macro_rules! steering_conformance_suite {
                 log_is_bounded
                 log_comes_in_pages
                 prune_takes_the_log_along
+            }
+            continuation {
+                continuation_inherits_all_but_the_history
+                continuation_takes_the_key
+                marked_run_does_not_go_on
+                continuation_onto_a_run_that_is_there_is_refused_whole
+                late_repeat_of_a_continuation_is_known
+                run_behind_moves_along
+                cancel_reaches_the_children_of_the_runs_before
             }
             seen {
                 retry_of_a_run_as_it_was_seen

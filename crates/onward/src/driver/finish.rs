@@ -68,10 +68,10 @@ impl Driver {
 
     /// Waits for what is on its way; gives the records that go with the end.
     async fn let_work_end(&mut self, end: &End) -> Result<Vec<Record>, store::Error> {
-        let records = self.unsent();
+        let (mut placed, records) = self.unsent();
         if let Some(in_flight) = self.in_flight.take() {
             // The grace time ended, or the function returned, while a write was on its way.
-            in_flight.answered().await?;
+            placed.append(&mut in_flight.answered().await?);
         }
         // A child that comes to be after its cancelled parent has ended would be one that nobody ends.
         self.let_starts_end().await.map_err(|_| store::Error::LeaseLost)?;
@@ -79,10 +79,14 @@ impl Driver {
         // A note may follow from a result that is not durable yet; then that goes first. And what goes
         // with an end that may be refused would be lost with it.
         let first = self.board.has_notes() || matches!(end, End::Continued { .. });
-        if !first || records.is_empty() {
+        if !first {
             return Ok(records);
         }
-        record(Arc::clone(&self.setting.store), self.lease, records).await?;
+        if !records.is_empty() {
+            record(Arc::clone(&self.setting.store), self.lease, records).await?;
+        }
+        // A number that stayed open would hold up the undos, where the end is refused.
+        placed.into_iter().for_each(|placed| self.board.recorded(placed));
         Ok(Vec::new())
     }
 

@@ -60,13 +60,16 @@ impl Driver {
         self.in_flight = Some(InFlight { placed, eager: was_eager, answer });
     }
 
-    /// What is not sent yet, for the write that settles the attempt.
-    pub(super) fn unsent(&mut self) -> Vec<Record> {
+    /// What is not sent yet, for the write that settles the attempt, and the places that it takes.
+    pub(super) fn unsent(&mut self) -> (Vec<Placed>, Vec<Record>) {
         let mut records: Vec<Record> = self.eager.take().into_iter().collect();
+        let mut placed = Vec::new();
         for draft in self.board.take_drafts() {
-            records.push(self.board.place(draft).1);
+            let (place, record) = self.board.place(draft);
+            placed.push(place);
+            records.push(record);
         }
-        records
+        (placed, records)
     }
 
     pub(super) fn is_eager_in_flight(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use onward::testing::TestOnward;
@@ -290,6 +291,43 @@ async fn a_run_that_is_asked_to_end_as_it_goes_on_is_undone() {
         assert_eq!((ended.id, ended.state), (run.id(), RunState::Cancelled));
         assert_eq!(ended.continued_as, None);
         assert_eq!(log.lines(), ["reserve", "told", "undo reserve 1"]);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+/// As above, while what came in is on its way to the store: what follows it in the history is not held up.
+#[tokio::test]
+async fn a_run_that_is_asked_to_end_as_it_goes_on_is_undone_after_what_it_recorded_last() {
+    const LAPS: Workflow<u32, u32> = Workflow::named("laps");
+    on_each_store(async |onward| {
+        let log = Log::default();
+        let (of, client) = (log.clone(), onward.clone());
+        let worker = onward.worker().serve(LAPS, move |ctx: Ctx, lap: u32| {
+            let (log, client) = (of.clone(), client.clone());
+            async move {
+                log.step(&ctx, "reserve", lap).await?;
+                let mut polls = 0;
+                let allowed = std::future::poll_fn(|_| {
+                    polls += 1;
+                    if polls < 2 { Poll::Pending } else { Poll::Ready(()) }
+                });
+                tokio::select! {
+                    biased;
+                    go = ctx.signal::<()>("go") => go?,
+                    () = allowed => {}
+                }
+                client.run(ctx.run_id()).cancel().await.map_err(Failure::from)?;
+                ctx.continue_as(LAPS, &(lap + 1))
+            }
+        });
+        let run = onward.start(LAPS, &1).await.unwrap();
+        run.signal("go", &()).await.unwrap();
+        run.signal("go", &()).await.unwrap();
+        let worker = worker.start().await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(20), run.ended()).await;
+        assert_eq!(ended.expect("it ends").unwrap().state, RunState::Cancelled);
+        assert_eq!(log.lines(), ["reserve", "undo reserve 1"]);
         worker.shutdown().await.unwrap();
     })
     .await;
