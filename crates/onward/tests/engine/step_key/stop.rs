@@ -25,8 +25,9 @@ struct Site {
 }
 
 impl Site {
-    fn new(onward: Onward, once: bool, keyed: bool) -> Self {
-        Self { onward, effects: Counter::default(), told: Arc::default(), once, keyed }
+    fn new(onward: Onward) -> Self {
+        let (effects, told) = Default::default();
+        Self { onward, effects, told, once: false, keyed: true }
     }
 
     async fn serve(&self) -> Worker {
@@ -70,7 +71,7 @@ impl Site {
 async fn a_key_that_comes_while_the_run_stops_begins_nothing() {
     on_each_store(|onward: Onward| async move {
         for (how, once) in [("is cancelled", false), ("is paused", false), ("is paused", true)] {
-            let site = Site::new(onward.clone(), once, true);
+            let site = Site { once, ..Site::new(onward.clone()) };
             let stranger = held_by_stranger(onward.store().keys().unwrap()).await;
             let worker = site.serve().await;
             let run = onward.start(WORK, &1).await.unwrap();
@@ -98,7 +99,7 @@ async fn a_key_that_comes_while_the_run_stops_begins_nothing() {
 #[tokio::test]
 async fn a_key_that_comes_while_the_worker_ends_begins_nothing() {
     on_each_store(|onward: Onward| async move {
-        let site = Site::new(onward.clone(), false, true);
+        let site = Site::new(onward.clone());
         let stranger = held_by_stranger(onward.store().keys().unwrap()).await;
         let worker = site.serve().await;
         let run = onward.start(WORK, &1).await.unwrap();
@@ -126,7 +127,7 @@ async fn a_recorded_begin_leads_to_a_body_unless_the_run_ends() {
         for (how, bodies) in [("is cancelled", 0), ("is paused", 1)] {
             let store = Arc::new(LossyStore::around(Arc::clone(onward.store())));
             let client = Onward::with_store(Arc::clone(&store) as Arc<dyn Store>);
-            let site = Site::new(client, true, false);
+            let site = Site { once: true, keyed: false, ..Site::new(client) };
             let worker = site.serve().await;
             store.hold(Held::Records);
             let run = site.onward.start(WORK, &1).await.unwrap();
