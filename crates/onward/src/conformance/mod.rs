@@ -37,16 +37,14 @@
     reason = "cases are tests: to panic is how they fail"
 )]
 
+mod every_kind;
 mod key_suite;
 mod look_suite;
 mod queue_suite;
 mod sample;
+mod schedule_suite;
 mod snapshot;
 mod steering_suite;
-
-pub mod stage;
-
-mod every_kind;
 
 pub mod audit;
 pub mod cancel;
@@ -78,6 +76,7 @@ pub mod schedules;
 pub mod seen;
 pub mod settle;
 pub mod signal;
+pub mod stage;
 pub mod start;
 pub mod step_key;
 pub mod stuck;
@@ -432,40 +431,8 @@ macro_rules! conformance_suite {
                 late_repeat_of_a_settle_is_known_after_an_import
                 waiter_for_work_resolves_at_an_import
             }
-            schedules {
-                put_schedule_is_kept_as_asked
-                put_schedule_twice
-                other_times_are_another_generation
-                other_input_leaves_the_times
-                concurrent_puts_make_one_schedule
-                schedules_come_in_pages
-                schedule_is_due_at_its_time
-                due_schedules_are_bounded
-                pause_schedule_twice
-                resume_schedule_twice
-                remove_schedule_twice
-                import_schedule_twice
-                waiter_for_schedules_resolves_at_a_put
-            }
-            firing {
-                fired_run_is_as_the_schedule_says
-                fire_schedule_twice
-                lost_answer_of_a_firing
-                concurrent_firings_start_one_run
-                firing_by_an_old_look_is_late
-                firing_of_nothing_moves_on
-                time_that_has_its_run_starts_no_other
-                time_whose_key_is_taken_is_refused_alone
-                skip_starts_nothing_beside_a_live_run
-                allow_starts_beside_a_live_run
-                cancel_previous_starts_behind_the_run_it_ends
-                buffer_one_lets_one_run_wait
-                buffering_racing_the_end_strands_no_run
-                continuation_of_the_latest_run_is_live
-                trigger_twice
-                full_firing_starts_every_run
-            }
         }
+        $crate::schedule_conformance_suite!($harness);
         $crate::steering_conformance_suite!($harness);
         $crate::queue_conformance_suite!($harness);
         $crate::look_conformance_suite!($harness);
