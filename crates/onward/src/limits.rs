@@ -103,6 +103,10 @@ pub const SWEEP_BATCH_MAX: usize = 1_000;
 /// chain may be long, and each is a look. The next pass goes on.
 pub const CASCADE_BACK_MAX: usize = 1_000;
 
+/// Runs past their deadline that one sweep ends, or opens to be undone: each is a write of its own, as
+/// with children. The next pass goes on.
+pub const LATE_BATCH_MAX: usize = 100;
+
 /// Children of cancelled runs that one sweep asks to end: each is a write of its own, and a sweep must
 /// not take long. The next pass goes on.
 pub const CASCADE_BATCH_MAX: usize = 100;

@@ -55,7 +55,7 @@ async fn sweep(store: Arc<dyn Store>, tenure: Arc<Tenure>, lease: Duration) {
     }
 }
 
-/// Asks the children of runs that were just cancelled to end, and theirs, so that nobody waits for
+/// Asks the children of runs that were just asked to end, and theirs, so that nobody waits for
 /// the next sweep. What cannot be done now is left to that.
 pub(crate) async fn cascade(store: &dyn Store) {
     let Some(steer) = store.steer() else { return };

@@ -24,6 +24,7 @@ use crate::store::{
     StartedHow,
 };
 use crate::trace;
+use crate::upkeep::cascade;
 use crate::worker::tenure::Tenure;
 use crate::worker::{Reserved, Shared};
 use crate::{Code, Error, Fingerprint, Json, Key, OnConflict, Run, RunId, RunState, Timestamp};
@@ -123,7 +124,8 @@ macro_rules! start_options {
             self
         }
 
-        /// Fails with `deadline_exceeded` if it has not ended this long after its start.
+        /// Fails with `deadline_exceeded` if it has not ended this long after its start, also if no worker
+        /// can claim it. Its children have no more time than that; a retry gives it all again.
         pub fn timeout(mut self, timeout: Duration) -> Self {
             self.options.timeout = Some(timeout);
             self
@@ -286,6 +288,9 @@ impl<O> Start<O> {
             None => start_one(&client, new).await,
         };
         let started = started?;
+        if let StartedHow::Replaced(_) = started.how {
+            cascade(client.store.as_ref()).await;
+        }
         let handle = match started.how {
             StartedHow::New | StartedHow::Claimed => {
                 RunHandle::of_started(client, started.run, waiter)

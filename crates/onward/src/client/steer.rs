@@ -10,7 +10,7 @@ use super::{ForkRun, Inner};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{Error as StoreError, Pause, Steer, Which};
 use crate::upkeep::cascade;
-use crate::{Code, Error, LogLine, Run, RunId, RunState};
+use crate::{Code, Error, LogLine, Run, RunId};
 
 /// The last of the runs that go on for one, or the run itself.
 pub(super) async fn last(client: &Inner, mut run: RunId) -> Result<Run, Error> {
@@ -48,12 +48,10 @@ where
     }
 }
 
-/// Asks a run to end, and the children of one that ended at once.
+/// Asks a run to end, and its children with it.
 pub(super) async fn cancel(client: &Inner, run: RunId) -> Result<(), Error> {
-    let cancelled = follow(client, run, |run| client.store.cancel(run)).await?;
-    if cancelled.state == RunState::Cancelled {
-        cascade(client.store.as_ref()).await;
-    }
+    follow(client, run, |run| client.store.cancel(run)).await?;
+    cascade(client.store.as_ref()).await;
     Ok(())
 }
 

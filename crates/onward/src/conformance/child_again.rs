@@ -146,6 +146,38 @@ pub async fn cascade_reaches_children_at_once(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
+/// A cancel reaches children when it is asked for: their parent may go on for long with its grace and
+/// its undos, or wait until somebody claims it.
+pub async fn cascade_reaches_children_while_their_parent_goes_on(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (held, parks) = (stage.running(&worker).await, stage.running(&worker).await);
+    let child = stage.start(child_of(held, "a")).await;
+    let other = stage.start(child_of(parks, "a")).await;
+    stage.record(parks, vec![done(1, "pay", 1)]).await.unwrap();
+    stage.settle(parks, parked(0)).await.unwrap();
+    for parent in [held, parks] {
+        stage.store.cancel(parent.run).await.unwrap();
+    }
+    while steer(stage).cascade().await.unwrap() {}
+    assert_eq!(stage.state(held.run).await, RunState::Running);
+    assert_eq!(stage.state(parks.run).await, RunState::Queued);
+    for child in [child, other] {
+        assert_eq!(stage.state(child).await, RunState::Cancelled);
+    }
+}
+
+/// A child that is started by a run that is asked to end, and has not heard of it, is asked too.
+pub async fn child_of_a_run_that_is_to_end_is_asked_too(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    stage.store.cancel(lease.run).await.unwrap();
+    while steer(stage).cascade().await.unwrap() {}
+    let child = stage.start(child_of(lease, "a")).await;
+    worker.sweep().await;
+    assert_eq!(stage.state(child).await, RunState::Cancelled);
+    assert_eq!(stage.state(lease.run).await, RunState::Running);
+}
+
 /// A child that ends at once, since it has no records, has its own children asked too.
 pub async fn cascade_reaches_grandchildren(stage: &Stage) {
     let worker = stage.worker().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::stage::*;
 use crate::limits::{CRASH_BACKOFF_MAX, CRASHES_MAX, SUSPECT_CRASHES};
 use crate::store::{End, NewRun, Settle};
-use crate::{RunId, RunState, Waits};
+use crate::{Record, RunId, RunState, Waits};
 
 /// A loss without a record counts as a crash.
 pub async fn loss_without_a_record_counts(stage: &Stage) {
@@ -150,6 +150,11 @@ pub async fn marked_run_is_never_stuck(stage: &Stage) {
 pub async fn late_run_is_never_stuck(stage: &Stage) {
     let timeout = i64::from(CRASHES_MAX) * 100_000;
     let run = stage.start(NewRun { timeout_ms: Some(timeout), ..new_run() }).await;
+    let worker = stage.worker().await;
+    // Without something to undo it would need no worker, and end.
+    let undoable = Record { undoable: true, ..done(1, "pay", 1) };
+    let settle = Settle::new(vec![undoable], End::Released);
+    stage.store.settle(worker.take(run).await, settle).await.unwrap();
     for _ in 0..CRASHES_MAX {
         crash(stage, run, BUILD).await;
     }

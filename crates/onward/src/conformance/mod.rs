@@ -58,6 +58,7 @@ pub mod firing;
 pub mod fork;
 pub mod gather;
 pub mod key;
+pub mod late;
 pub mod lease;
 pub mod limited;
 pub mod list;
@@ -304,7 +305,7 @@ macro_rules! conformance_suite {
                 retry_voids_the_failure_that_ended_the_run
                 retried_step_is_recorded_again
                 retry_without_a_failed_step_voids_nothing
-                retried_run_has_no_deadline
+                retried_run_has_its_whole_time_again
                 retry_twice
                 retry_of_a_run_that_did_not_fail_is_refused
                 retry_is_forgotten_after_the_next_settle

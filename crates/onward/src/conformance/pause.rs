@@ -2,9 +2,10 @@
 
 use super::stage::*;
 use crate::store::{
-    Asks, Conflict, End, Error, Mark, NewRun, NewSignal, Pause, Settled, StartAt, Steer, Which,
+    Asks, Conflict, End, Error, Mark, NewRun, NewSignal, Pause, Settle, Settled, StartAt, Steer,
+    Which,
 };
-use crate::{Code, Fingerprint, Run, RunId, RunState, Waits};
+use crate::{Fingerprint, Record, Run, RunId, RunState, Waits};
 
 fn steer(stage: &Stage) -> &dyn Steer {
     stage.store.steer().unwrap()
@@ -232,19 +233,22 @@ pub async fn retry_of_a_paused_run_goes_through(stage: &Stage) {
     worker.take(run).await;
 }
 
-/// The deadline of a paused run holds: a sweep opens it, and whoever claims it ends it.
+/// The record of a step that can be undone: without one a late run needs no worker.
+fn undoable() -> Record {
+    Record { undoable: true, ..done(1, "pay", 1) }
+}
+
+/// The deadline of a paused run holds: a sweep opens it, and whoever claims it undoes and ends it.
 pub async fn deadline_of_a_paused_run_holds(stage: &Stage) {
     let worker = stage.worker().await;
     let new = || NewRun { timeout_ms: Some(1_000), ..new_run() };
     let queued = stage.start(new()).await;
     let waiting = stage.start(new()).await;
-    for _ in 0..2 {
-        let claimed = worker.claim(1).await.runs.remove(0);
-        match claimed.run.id == queued {
-            true => stage.settle(claimed.lease, End::Released).await.unwrap(),
-            false => stage.settle(claimed.lease, parked(0)).await.unwrap(),
-        };
+    let claimed = worker.claim(2).await.runs;
+    for (claimed, end) in claimed.into_iter().zip([End::Released, parked(0)]) {
+        stage.store.settle(claimed.lease, Settle::new(vec![undoable()], end)).await.unwrap();
     }
+    assert_eq!(stage.state(waiting).await, RunState::Waiting);
     for run in [queued, waiting] {
         pause(stage, run).await.unwrap();
     }
@@ -264,7 +268,7 @@ pub async fn deadline_of_a_paused_stuck_run_holds(stage: &Stage) {
     let worker = stage.worker().await;
     let run = stage.start(NewRun { timeout_ms: Some(1_000), ..new_run() }).await;
     let lease = worker.take(run).await;
-    stage.settle(lease, stuck(0)).await.unwrap();
+    stage.store.settle(lease, Settle::new(vec![undoable()], stuck(0))).await.unwrap();
     pause(stage, run).await.unwrap();
     stage.pass(1_000);
     worker.sweep().await;
@@ -321,9 +325,8 @@ pub async fn deadline_of_a_run_behind_holds(stage: &Stage) {
     let behind = stage.start(NewRun { timeout_ms: Some(1_000), ..new }).await;
     worker.assert_nothing_to_claim().await;
     stage.pass(1_000);
-    let late = worker.take(behind).await;
-    let failure = crate::Failure::fatal("late").code(Code::DeadlineExceeded.as_str());
-    stage.settle(late, End::Failed { failure, step: None }).await.unwrap();
+    worker.sweep().await;
+    assert_eq!(stage.state(behind).await, RunState::Failed);
     stage.settle(lease, End::Cancelled).await.unwrap();
     assert_eq!(stage.state(behind).await, RunState::Failed);
     worker.assert_nothing_to_claim().await;

@@ -1,8 +1,8 @@
 //! Retrying a failed or stuck run.
 
 use super::stage::*;
-use crate::store::{Conflict, End, Error, NewRun, Settle};
-use crate::{Entry, Failure, RunState};
+use crate::store::{Conflict, End, Error, NewRun, Settle, StartAt};
+use crate::{Entry, Failure, RunId, RunState};
 
 /// A retry queues a failed run and voids, visibly, what ended it.
 pub async fn retry_voids_the_failure_that_ended_the_run(stage: &Stage) {
@@ -49,13 +49,30 @@ pub async fn retry_without_a_failed_step_voids_nothing(stage: &Stage) {
     assert_eq!(steps(&worker.take_whole(lease.run).await.history), [(1, "ocr")]);
 }
 
-/// A retried run has no deadline: the one it had may be what it failed by.
-pub async fn retried_run_has_no_deadline(stage: &Stage) {
+/// A retried run has its whole time again, from the retry on and however often: the time that it had
+/// may be what it failed by. So has one that goes on for another.
+pub async fn retried_run_has_its_whole_time_again(stage: &Stage) {
     let worker = stage.worker().await;
-    let run = stage.start(NewRun { timeout_ms: Some(100), ..new_run() }).await;
-    let lease = worker.take(run).await;
-    stage.settle(lease, failed_at("pay")).await.unwrap();
-    assert_eq!(stage.store.retry(run).await.unwrap().deadline_at, None);
+    let start_at = StartAt::After(1_000);
+    let run = stage.start(NewRun { start_at, timeout_ms: Some(100), ..new_run() }).await;
+    stage.pass(1_000);
+    for _ in 0..2 {
+        let lease = worker.take(run).await;
+        stage.pass(70);
+        stage.settle(lease, failed_at("pay")).await.unwrap();
+        stage.pass(7);
+        let retried = stage.store.retry(run).await.unwrap();
+        assert_eq!(retried.deadline_at, Some(stage.in_ms(100)));
+        assert_eq!(retried, stage.run(run).await);
+    }
+    let next = RunId::new();
+    stage.pass(60);
+    let end = End::Continued { run: next, input: json(2) };
+    stage.settle(worker.take(run).await, end).await.unwrap();
+    assert_eq!(stage.run(next).await.deadline_at, Some(stage.in_ms(40)));
+    stage.settle(worker.take(next).await, failed_at("pay")).await.unwrap();
+    let retried = stage.store.retry(next).await.unwrap();
+    assert_eq!(retried.deadline_at, Some(stage.in_ms(100)));
 }
 
 /// A retry that is repeated, before or after the next claim, changes nothing.

@@ -1,7 +1,7 @@
 //! The cases of steering runs, as one macro of the suite.
 //!
-//! Owns: which cases there are. Never what they say; `pause`, `fork`, `note`, `continuation`, `seen` and
-//! `child_again` do.
+//! Owns: which cases there are. Never what they say; `pause`, `fork`, `note`, `continuation`, `seen`,
+//! `child_again` and `late` do.
 
 /// Makes one test of every case about pausing, forking, noting and going on; a part of the suite.
 #[doc(hidden)]
@@ -86,6 +86,19 @@ macro_rules! steering_conformance_suite {
                 cascade_reaches_grandchildren
                 cascade_is_bounded
                 lost_answer_of_a_cascade
+                cascade_reaches_children_while_their_parent_goes_on
+                child_of_a_run_that_is_to_end_is_asked_too
+            }
+            late {
+                late_run_that_nobody_serves_fails
+                late_run_with_nothing_to_undo_fails
+                late_run_that_is_held_is_left_to_its_holder
+                late_run_with_something_to_undo_waits_for_a_worker
+                late_run_on_its_way_back_waits_as_it_does
+                late_cancelled_run_ends_as_cancelled
+                sweep_of_late_runs_is_bounded
+                end_of_a_late_run_is_told
+                child_has_no_more_time_than_its_parent
             }
         }
     };

@@ -1,8 +1,8 @@
 //! Stuck runs: kept from the builds that cannot go on with them, open to all others.
 
 use super::stage::*;
-use crate::store::{NewRun, Settled};
-use crate::{RunState, Waits};
+use crate::store::{NewRun, Settle, Settled};
+use crate::{Record, RunState, Waits};
 
 /// A stuck run waits, and says why and under which build.
 pub async fn stuck_run_says_why(stage: &Stage) {
@@ -74,13 +74,18 @@ pub async fn cancelled_stuck_run_is_open_to_any_build(stage: &Stage) {
     assert!(worker.take_whole(lease.run).await.run.cancel_at.is_some());
 }
 
+/// The record of a step that can be undone: without one a late run needs no worker.
+fn undoable() -> Record {
+    Record { undoable: true, ..done(1, "pay", 1) }
+}
+
 /// A stuck run whose deadline has passed may be ended by any build, since none of its code
-/// executes.
+/// executes but what undoes it.
 pub async fn late_stuck_run_is_open_to_any_build(stage: &Stage) {
     let worker = stage.worker().await;
     let run = stage.start(NewRun { timeout_ms: Some(500), ..new_run() }).await;
     let lease = worker.take(run).await;
-    stage.settle(lease, stuck(0)).await.unwrap();
+    stage.store.settle(lease, Settle::new(vec![undoable()], stuck(0))).await.unwrap();
     worker.sweep().await;
     worker.assert_nothing_to_claim().await;
     stage.pass(500);
@@ -93,7 +98,8 @@ pub async fn late_stuck_run_is_open_to_any_build(stage: &Stage) {
 pub async fn late_mended_run_is_open_to_any_build(stage: &Stage) {
     let (old, new) = (stage.worker().await, stage.worker_of("build-2").await);
     let run = stage.start(NewRun { timeout_ms: Some(500), ..new_run() }).await;
-    stage.settle(old.take(run).await, stuck(0)).await.unwrap();
+    let settle = Settle::new(vec![undoable()], stuck(0));
+    stage.store.settle(old.take(run).await, settle).await.unwrap();
     new.sweep().await;
     stage.pass(500);
     old.assert_nothing_to_claim().await;

@@ -116,7 +116,8 @@ impl<O: DeserializeOwned> StartChild<O> {
         self.with(|new| new.start_at = StartAt::After(millis(delay)))
     }
 
-    /// Fails with `deadline_exceeded` if it has not ended this long after its start.
+    /// Fails with `deadline_exceeded` if it has not ended this long after its start. Unless it is
+    /// detached, it has no more time than its parent in any case.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|new| new.timeout_ms = Some(millis(timeout)))
     }

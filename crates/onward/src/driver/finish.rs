@@ -12,7 +12,7 @@ use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
 use crate::ctx::CONTINUE;
 use crate::ending::Ending;
 use crate::limits::UNREADABLE_LOOK_MIN;
-use crate::store::{self, Conflict, End, Lease, Settle};
+use crate::store::{self, Conflict, End, Lease, Settle, rules};
 use crate::upkeep::cascade;
 use crate::{Code, Failure, Json, Record, RunId, failpoint};
 
@@ -139,8 +139,7 @@ pub(super) fn end_of_stop(stop: Stop) -> End {
     if stop != Stop::Deadline {
         return End::Cancelled;
     }
-    let failure = Failure::engine(Code::DeadlineExceeded, Code::DeadlineExceeded.advice());
-    End::Failed { failure, step: None }
+    End::Failed { failure: rules::deadline_exceeded(), step: None }
 }
 
 /// Whether the end may be one that ends children too, so that it is worth to look for them.

@@ -25,6 +25,10 @@ pub struct Notes {
     /// Until when its start put it off; nothing if it could begin at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
+    /// From when the time up to its deadline counts, where that is not its start: from its last retry,
+    /// or from the start of the run that it goes on for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_from: Option<Timestamp>,
 }
 
 /// What was given to the function whose records a fork took along, and is in none of them: without it

@@ -179,7 +179,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// has seen this may park the run with its number of wakes. At most `SIGNALS_MAX` signals.
     fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox>;
 
-    /// Asks a run to end. A running one is marked and its holder settles it; one with nothing
+    /// Asks a run to end, and notes that its children are to be asked. A running one is marked and its holder settles it; one with nothing
     /// recorded ends at once; any other is queued with the mark. Again: `Ok`. On a run that has
     /// ended otherwise: `Conflict`.
     fn cancel(&self, run: RunId) -> Answer<'_, Run>;
@@ -190,9 +190,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn retry(&self, run: RunId) -> Answer<'_, Run>;
 
     /// Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due,
-    /// queues stuck runs that this worker's build may mend, opens those whose deadline has passed to
-    /// every build, and forgets workers that were lost
-    /// more than `LOST_WORKERS_KEPT` ago. Bounded; `more` says that another pass would find work.
+    /// queues stuck runs that this worker's build may mend, ends runs whose deadline has passed while
+    /// nobody held them or opens them to every build if they have something to undo, asks the children of
+    /// runs that are to end, and forgets workers that were lost more than `LOST_WORKERS_KEPT` ago. Bounded; `more` says that another pass would find work.
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept>;
 
     /// Deletes runs that ended long ago, with all that belongs to them, in one bounded batch.

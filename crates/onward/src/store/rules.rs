@@ -10,8 +10,8 @@ use crate::limits::{
 };
 use crate::model::step_id;
 use crate::{
-    Code, CodeChange, Json, Notes, OnConflict, Parent, Record, Run, RunId, RunState, Timestamp,
-    Waits, WorkerId,
+    Code, CodeChange, Failure, Json, Notes, OnConflict, Parent, Record, Run, RunId, RunState,
+    Timestamp, Waits, WorkerId,
 };
 
 use super::{Conflict, Error, NewParent, NewRun, StartAt, Started, StartedHow, gather};
@@ -72,7 +72,7 @@ pub(crate) fn check_continues(run: RunId, cancel_asked: bool) -> Result<(), Erro
 }
 
 /// Whether the end of a run ends its children too: it was cancelled, or asked to end and could not
-/// be wholly undone.
+/// be wholly undone. They were asked when it was; this is for those that it started meanwhile.
 pub(crate) fn cascades(state: RunState, cancel_asked: bool) -> bool {
     state == RunState::Cancelled || (state == RunState::Failed && cancel_asked)
 }
@@ -82,11 +82,16 @@ pub(crate) fn is_undo_began(record: &Record) -> bool {
     record.step == step_id::UNDO
 }
 
-/// Lets a failed or stuck run go on, as if it had not ended and nobody had asked it to.
+/// Lets a failed or stuck run go on, as if it had not ended and nobody had asked it to. One with a
+/// deadline has its whole time again: what it failed for may well be that its time was over.
 pub(crate) fn retry(run: &mut Run, now: Timestamp) {
     run.failure = None;
     run.finished_at = None;
-    run.deadline_at = None;
+    if let Some(deadline) = run.deadline_at {
+        let time_ms = deadline.as_millis().saturating_sub(timed_from(run).as_millis());
+        run.deadline_at = self::deadline(now, Some(time_ms));
+        run.notes.timed_from = Some(now);
+    }
     run.cancel_at = None;
     super::steer::unpause(run);
     run.crashes = 0;
@@ -177,9 +182,14 @@ impl KeyMet {
 /// The run behind which the one that replaces `run` starts, unless it has ended: the run that this
 /// one was itself waiting for, if any, since this one then ends at once.
 pub(crate) fn ahead(run: &Run) -> RunId {
-    match &run.waits_for {
-        Some(Waits::Behind { run, .. }) => *run,
-        _ => run.id,
+    behind(run.waits_for.as_ref()).unwrap_or(run.id)
+}
+
+/// The run whose end is waited for, by one that has not had its turn.
+pub(crate) fn behind(waits_for: Option<&Waits>) -> Option<RunId> {
+    match waits_for {
+        Some(Waits::Behind { run, .. }) => Some(*run),
+        _ => None,
     }
 }
 
@@ -243,17 +253,55 @@ pub(crate) fn code_change(build: Option<&str>, unasked: &[String], now: Timestam
     CodeChange { build: build.unwrap_or_default().to_owned(), unasked, at: now }
 }
 
-/// Whether a run is paused, or is or was stuck, and its deadline has passed while nobody held it:
-/// then it is to end, by whatever build claims it. What cannot be read is left out.
-pub(crate) fn is_late(run: &Run, now: Timestamp) -> bool {
-    let code = match &run.waits_for {
-        Some(Waits::Stuck { code, .. }) => Some(code.as_str()),
-        _ => None,
-    };
-    matches!(run.state, RunState::Queued | RunState::Waiting)
-        && (code.is_some() || !run.stuck_builds.is_empty() || run.paused_at.is_some())
-        && code != Some(Code::CorruptRecord.as_str())
-        && run.deadline_at.is_some_and(|deadline| deadline <= now)
+/// What a sweep does about a run whose deadline has passed while nobody held it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// Nothing.
+    Leave,
+    /// It fails at once: nothing of it is to be undone, so it needs no worker.
+    End,
+    /// Every build may take it up, to undo what it did.
+    Open,
+}
+
+/// What a sweep does about a run whose deadline has passed while nobody held it; nothing about one
+/// for which a sweep has seen that, and about one that is asked to end: it ends as cancelled. What
+/// cannot be read is left out. `undoes`: whether it has something to undo, or is on its way back.
+pub(crate) fn late(run: &Run, seen: Option<Timestamp>, undoes: bool, now: Timestamp) -> Late {
+    let is_corrupt = matches!(
+        &run.waits_for,
+        Some(Waits::Stuck { code, .. }) if code == Code::CorruptRecord.as_str()
+    );
+    let is_late = matches!(run.state, RunState::Queued | RunState::Waiting)
+        && run.deadline_at.is_some_and(|deadline| deadline <= now && seen != Some(deadline))
+        && run.cancel_at.is_none()
+        && !is_corrupt;
+    match (is_late, undoes) {
+        (false, _) => Late::Leave,
+        (true, true) => Late::Open,
+        (true, false) => Late::End,
+    }
+}
+
+/// Whether a record means that its run is not ended without its code: a step that can be undone, or
+/// the undo itself.
+pub(crate) fn undoes(record: &Record) -> bool {
+    record.undoable && record.voided_at.is_none() || is_undo_began(record)
+}
+
+/// What a run fails with whose time is over.
+pub(crate) fn deadline_exceeded() -> Failure {
+    Failure::engine(Code::DeadlineExceeded, Code::DeadlineExceeded.advice())
+}
+
+/// Lets every build take up a late run that has something to undo, paused or stuck as it may be. What
+/// waits for a time was told to wake at its deadline, or is held back for a while.
+pub(crate) fn open_late(run: &mut Run, now: Timestamp) {
+    super::steer::unpause(run);
+    run.stuck_builds.clear();
+    if run.state == RunState::Waiting && run.due_at.is_none() {
+        queue(run, now);
+    }
 }
 
 /// Whether a run is claimed alone, because it may be what kills its workers.
@@ -286,15 +334,23 @@ pub(crate) fn deadline(start: Timestamp, timeout_ms: Option<i64>) -> Option<Time
     timeout_ms.map(|ms| Timestamp::from_millis(start.as_millis().saturating_add(ms)))
 }
 
+/// From when the time of a run with a deadline counts.
+fn timed_from(run: &Run) -> Timestamp {
+    run.notes.timed_from.or(run.notes.start_at).unwrap_or(run.created_at)
+}
+
+/// Lets a child end no later than its parent, whose deadline is this, unless it is detached.
+pub(crate) fn limit_child(run: &mut Run, deadline_at: Option<Timestamp>) {
+    if run.parent.as_ref().is_some_and(|parent| !parent.detached) {
+        run.deadline_at = [run.deadline_at, deadline_at].into_iter().flatten().min();
+    }
+}
+
 /// The run that a start makes. `behind`: the run whose end it waits for.
 pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run {
     let start = start_time(new.start_at, now);
     let (state, waits_for, due_at) = match behind {
-        // It wakes at its deadline, though only to end: the run before it may take for ever.
-        Some(run) => {
-            let waits_for = Waits::Behind { run, start_at: start };
-            (RunState::Waiting, Some(waits_for), deadline(start, new.timeout_ms))
-        }
+        Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
         None => {
             let (state, waits_for) = state_at_start(start, now);
             (state, waits_for.map(|waits| gather::waits_at_start(new, waits)), Some(start))
@@ -322,7 +378,9 @@ fn parent(new: &NewParent) -> Parent {
 
 /// The run that goes on for `old`: it takes over its key, its deadline and its successor.
 pub(crate) fn continuation(old: Run, next: RunId, input: Json, now: Timestamp) -> Run {
+    let timed_from = old.deadline_at.map(|_| timed_from(&old));
     Run {
+        notes: Notes { timed_from, ..Notes::default() },
         queue: old.queue,
         priority: old.priority,
         key: old.key,

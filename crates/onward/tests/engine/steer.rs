@@ -1,6 +1,7 @@
 //! Steering runs through the public face, on each store.
 
 mod continued;
+mod deadline;
 mod family;
 mod fork;
 mod many;

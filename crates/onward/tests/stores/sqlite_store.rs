@@ -805,14 +805,13 @@ async fn claim_steps(finished: i64, kept: i64) -> Vec<(&'static str, i32)> {
     )
     .unwrap();
     let far = i64::MAX;
-    let statements: [(&str, &[&dyn ToSql]); 15] = [
+    let statements: [(&str, &[&dyn ToSql]); 14] = [
         ("wake", &[&far, &100]),
         ("claim_again", &[&worker, &1]),
         ("claim_queued", &[&"default", &WORKFLOW, &100]),
         ("claim_suspect", &[&"default", &WORKFLOW, &100]),
         ("claim_kept_builds", &[&""]),
         ("sweep_late", &[&far, &100]),
-        ("sweep_late_paused", &[&far, &100]),
         ("claim_suspects", &[]),
         ("claim_marks", &[&worker]),
         ("next_due", &[]),

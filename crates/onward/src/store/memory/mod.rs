@@ -69,6 +69,8 @@ struct Row {
     log: Vec<crate::LogLine>,
     /// Whether children of it are to be cancelled, because it was.
     cascades: bool,
+    /// The deadline for which a sweep has seen that it passed.
+    late_at: Option<Timestamp>,
 }
 
 struct WorkerRow {
@@ -329,6 +331,7 @@ impl State {
     }
 
     fn cancel(&mut self, run: RunId, now: Timestamp) -> Result<(), Error> {
+        let has_children = self.children_to_ask(&[run]).next().is_some();
         let row = self.row_mut(run)?;
         match rules::cancelling(&row.run, !row.records.is_empty())? {
             Cancelling::Already => {}
@@ -336,11 +339,13 @@ impl State {
                 super::steer::unpause(&mut row.run);
                 row.run.cancel_at = Some(now);
                 row.run.wakes += 1;
+                row.cascades |= has_children;
             }
             Cancelling::Queue => {
                 super::steer::unpause(&mut row.run);
                 row.run.cancel_at = Some(now);
                 row.queue(now);
+                row.cascades |= has_children;
             }
             Cancelling::End => {
                 row.run.cancel_at.get_or_insert(now);
@@ -376,24 +381,15 @@ impl State {
         row.run.state = state;
         row.run.finished_at = Some(now);
         row.run.due_at = None;
-        row.run.waits_for = None;
+        let waited_for = row.run.waits_for.take();
         super::steer::unpause(&mut row.run);
         row.release();
-        row.cascades = rules::cascades(state, row.run.cancel_at.is_some());
-        self.let_successor_go(run, now);
-        signal::tell_parent(self, run, now);
-    }
-
-    fn let_successor_go(&mut self, run: RunId, now: Timestamp) {
-        let Some(row) = self.runs.get(&run) else { return };
-        let successor = row.run.successor.and_then(|next| self.runs.get_mut(&next));
-        if let Some(next) = successor
-            && let Some(Waits::Behind { start_at, .. }) = next.run.waits_for
-        {
-            (next.run.state, next.run.waits_for) = rules::state_at_start(start_at, now);
-            next.run.due_at = Some(start_at.max(now));
-            next.run.wakes += 1;
+        row.cascades |= rules::cascades(state, row.run.cancel_at.is_some());
+        match rules::behind(waited_for.as_ref()) {
+            Some(ahead) => self.let_successor_move_up(run, ahead),
+            None => self.let_successor_go(run, now),
         }
+        signal::tell_parent(self, run, now);
     }
 
     fn prune(&mut self, prune: &Prune, now: Timestamp) -> Pruned {

@@ -146,6 +146,10 @@ pub(super) fn insert(
     }
     let id = new.id;
     let mut run = rules::fresh(&new, behind, now);
+    if let Some(parent) = new.parent.as_ref().and_then(|new| state.runs.get_mut(&new.lease.run)) {
+        rules::limit_child(&mut run, parent.run.deadline_at);
+        parent.cascades |= parent.run.cancel_at.is_some();
+    }
     let mut how = StartedHow::New;
     if let Some(claimant) = claimant
         && run.state == RunState::Queued
@@ -169,6 +173,7 @@ impl Row {
             signals: Vec::new(),
             log: Vec::new(),
             cascades: false,
+            late_at: None,
         }
     }
 

@@ -4,7 +4,8 @@
 //! worker that sweeps.
 
 use super::*;
-use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
+use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, LATE_BATCH_MAX, SWEEP_BATCH_MAX};
+use crate::store::rules::Late;
 
 pub(super) fn join(state: &mut State, worker: NewWorker, now: Timestamp) -> Result<(), Error> {
     if let Some(row) = state.workers.get(&worker.id) {
@@ -33,7 +34,7 @@ pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<
     let lost = mark_lost(state, sweep, now);
     let (taken, more_to_take) = take_back(state, sweep.worker, now);
     let (woken, more_to_wake) = claim::wake_due(state, now);
-    let more_to_end = open_late(state, now);
+    let more_to_end = end_late(state, now);
     let more_to_mend = mend_stuck(state, sweep.worker, now);
     let more_to_cancel = cascade(state, now)?;
     forget_lost(state, now);
@@ -86,22 +87,32 @@ fn take_back(state: &mut State, sweeper: WorkerId, now: Timestamp) -> (Vec<RunId
     (taken, more)
 }
 
-/// Opens stuck and paused runs whose deadline has passed to every build; says whether more may be left.
-fn open_late(state: &mut State, now: Timestamp) -> bool {
+/// Ends runs whose deadline has passed, and opens those that have something to undo; says whether more
+/// may be left.
+fn end_late(state: &mut State, now: Timestamp) -> bool {
+    let is_late = |row: &Row| rules::late(&row.run, row.late_at, false, now) != Late::Leave;
     let mut late: Vec<_> = (state.runs.values())
-        .filter(|row| rules::is_late(&row.run, now))
+        .filter(|row| is_late(row))
         .map(|row| (row.run.deadline_at, row.run.id))
         .collect();
     late.sort();
-    late.truncate(SWEEP_BATCH_MAX);
-    for (_, run) in &late {
-        if let Some(row) = state.runs.get_mut(run) {
-            crate::store::steer::unpause(&mut row.run);
-            row.run.stuck_builds.clear();
-            row.queue(now);
+    late.truncate(LATE_BATCH_MAX);
+    for (deadline_at, run) in &late {
+        let Some(row) = state.runs.get_mut(run) else { continue };
+        let undoes = row.records.iter().any(rules::undoes);
+        match rules::late(&row.run, row.late_at, undoes, now) {
+            Late::Leave => {}
+            Late::Open => {
+                rules::open_late(&mut row.run, now);
+                row.late_at = *deadline_at;
+            }
+            Late::End => {
+                row.run.failure = Some(rules::deadline_exceeded());
+                state.end(*run, RunState::Failed, now);
+            }
         }
     }
-    late.len() == SWEEP_BATCH_MAX
+    late.len() == LATE_BATCH_MAX
 }
 
 /// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says
@@ -140,16 +151,7 @@ pub(super) fn cascade(state: &mut State, now: Timestamp) -> Result<bool, Error> 
 
 /// Asks some children of these runs to end; says whether there were any.
 fn cancel_children(state: &mut State, cancelled: &[RunId], now: Timestamp) -> Result<bool, Error> {
-    let is_asked = |run: &Run| run.state.is_final() || run.cancel_at.is_some();
-    let mut children: Vec<RunId> = (state.runs.values())
-        .map(|row| &row.run)
-        .filter(|run| !is_asked(run))
-        .filter(|run| {
-            let parent = run.parent.as_ref().filter(|parent| !parent.detached);
-            parent.is_some_and(|parent| cancelled.contains(&parent.run))
-        })
-        .map(|run| run.id)
-        .collect();
+    let mut children: Vec<RunId> = state.children_to_ask(cancelled).collect();
     children.truncate(CASCADE_BATCH_MAX);
     for child in &children {
         state.cancel(*child, now)?;
@@ -170,6 +172,19 @@ impl State {
         }
         before.retain(|run| self.runs.get_mut(run).map(|row| row.cascades = true).is_some());
         !before.is_empty()
+    }
+}
+
+impl State {
+    /// The children of these runs that are not asked to end.
+    pub(super) fn children_to_ask(&self, parents: &[RunId]) -> impl Iterator<Item = RunId> {
+        let is_asked = |run: &Run| run.state.is_final() || run.cancel_at.is_some();
+        let runs = self.runs.values().map(|row| &row.run).filter(move |run| !is_asked(run));
+        let children = runs.filter(|run| {
+            let parent = run.parent.as_ref().filter(|parent| !parent.detached);
+            parent.is_some_and(|parent| parents.contains(&parent.run))
+        });
+        children.map(|run| run.id)
     }
 }
 

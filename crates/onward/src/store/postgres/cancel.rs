@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::row::{Row, run_uuid, small};
+use super::settle::move_behind;
 use super::signal;
 use super::steer::ask_child_again;
 use super::tx::{Param, Tx};
@@ -42,23 +43,44 @@ pub(super) async fn cancel_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> 
         }
         Cancelling::End => {
             row.run.cancel_at.get_or_insert(tx.now);
-            row.run.state = RunState::Cancelled;
-            row.run.finished_at = Some(tx.now);
-            row.run.due_at = None;
-            row.run.waits_for = None;
-            row.run.worker = None;
-            row.ticket = None;
+            end(tx, row, RunState::Cancelled).await?;
         }
     }
     tx.save(row).await?;
     tx.changed(row.run.id);
     tx.work();
-    if row.run.state.is_final() {
-        release_successor(tx, row.run.successor).await?;
-        tell_parent(tx, row).await?;
-        cascade(tx, row).await?;
-    }
+    let mark = match cancelling {
+        Cancelling::End => include_str!("sql/cascade_mark.sql"),
+        _ => include_str!("sql/cancel_mark.sql"),
+    };
+    tx.rows(mark, &[(&id, Type::UUID)]).await?;
     Ok(())
+}
+
+/// Ends a locked run that nobody holds, tells those who wait for it, and lets the one behind it go.
+pub(super) async fn end(tx: &mut Tx, row: &mut Row, state: RunState) -> Result<(), Fault> {
+    let waited_for = row.run.waits_for.take();
+    row.run.state = state;
+    row.run.finished_at = Some(tx.now);
+    row.run.due_at = None;
+    unpause(&mut row.run);
+    row.run.worker = None;
+    row.ticket = None;
+    tx.save(row).await?;
+    match (rules::behind(waited_for.as_ref()), row.run.successor) {
+        (Some(ahead), Some(next)) => move_up(tx, ahead, next).await?,
+        (_, next) => release_successor(tx, next).await?,
+    }
+    tell_parent(tx, row).await
+}
+
+/// Lets the run behind one that ended before its turn wait for the run that this one waited for.
+async fn move_up(tx: &mut Tx, ahead: RunId, next: RunId) -> Result<(), Fault> {
+    if let Some(mut row) = tx.locked(ahead).await? {
+        row.run.successor = Some(next);
+        tx.save(&row).await?;
+    }
+    move_behind(tx, Some(next), ahead).await
 }
 
 /// Tells the parent of a run that has just ended, if it has one.

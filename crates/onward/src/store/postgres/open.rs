@@ -33,6 +33,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0014_views.sql"),
     include_str!("migrations/0015_uncompiled.sql"),
     include_str!("migrations/0016_kept_ends.sql"),
+    include_str!("migrations/0017_late.sql"),
 ];
 
 /// The oldest server that the store's statements are for, as a server numbers its version.

@@ -150,7 +150,8 @@ table runs (
     paused_by text,
     forked_from uuid,
     notes text,
-    lane text collate "C"
+    lane text collate "C",
+    late_at bigint
 ) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
 CREATE INDEX runs_cascades ON onward.runs USING btree (id) WHERE (cascades IS NOT NULL);
 CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent IS NOT NULL) AND (finished_at IS NULL) AND (NOT detached));
@@ -161,9 +162,8 @@ CREATE INDEX runs_kept ON onward.runs USING btree (stuck_builds, ((crashes >= 3)
 CREATE INDEX runs_key ON onward.runs USING btree (key, id) WHERE (key IS NOT NULL);
 CREATE INDEX runs_laneless ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (lane IS NULL) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
 CREATE INDEX runs_lanes ON onward.runs USING btree (queue, workflow, lane, ((started_at IS NULL)), priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (lane IS NOT NULL) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
-CREATE INDEX runs_late ON onward.runs USING btree (deadline_at, id) WHERE ((stuck_builds IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
+CREATE INDEX runs_late ON onward.runs USING btree (deadline_at, id) WHERE ((deadline_at IS NOT NULL) AND (late_at IS DISTINCT FROM deadline_at) AND (cancel_at IS NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)) AND ((stuck IS NULL) OR (stuck <> 'corrupt_record'::text)));
 CREATE INDEX runs_marked ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
-CREATE INDEX runs_paused_late ON onward.runs USING btree (deadline_at, id) WHERE ((paused_at IS NOT NULL) AND (deadline_at IS NOT NULL) AND ((state = 'queued'::text) OR (state = 'waiting'::text)));
 CREATE INDEX runs_pausing ON onward.runs USING btree (worker, id) WHERE ((state = 'running'::text) AND (paused_at IS NOT NULL));
 CREATE UNIQUE INDEX runs_pkey ON onward.runs USING btree (id);
 CREATE INDEX runs_queued ON onward.runs USING btree (queue, workflow, priority DESC, due_at, id) WHERE ((state = 'queued'::text) AND (crashes < 3) AND (paused_at IS NULL) AND ((stuck_builds IS NULL) OR (cancel_at IS NOT NULL)));
@@ -379,13 +379,11 @@ function start_one(p_now bigint, p_id uuid, p_workflow text, p_input text, p_fin
 
 function start_runs(p_now bigint, p_workers uuid[], s_id uuid[], s_workflow text[], s_queue text[], s_priority integer[], s_input text[], s_tags text[], s_after bigint[], s_at bigint[], s_timeout bigint[], s_key text[], s_fingerprint bytea[], s_ttl bigint[], s_worker uuid[], s_build text[], t_run uuid[], t_name text[], t_value text[], c_id uuid[], c_parent uuid[], c_worker uuid[], c_attempt integer[], c_step text[], c_detached boolean[], s_lane text[]) returns TABLE(id uuid, claimed boolean, at bigint);
 
-function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint, p_children_limit integer) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint, children uuid[]);
+function sweep(p_now bigint, p_worker uuid, p_take_expired boolean, p_limit integer, p_lost_kept bigint, p_children_limit integer) returns TABLE(lost uuid[], taken uuid[], woken integer, changed uuid[], more boolean, next_at bigint, children uuid[], late uuid[]);
 
 function sweep_children(p_limit integer) returns uuid[];
 
 function sweep_late(p_now bigint, p_limit integer) returns uuid[];
-
-function sweep_late_paused(p_now bigint, p_limit integer) returns uuid[];
 
 function sweep_lost(p_now bigint, p_worker uuid) returns uuid[];
 

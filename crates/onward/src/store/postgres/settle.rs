@@ -112,7 +112,7 @@ async fn end(tx: &mut Tx, mut row: Row, end: &End) -> Result<Settled, Fault> {
     }
 }
 
-async fn keep_output(
+pub(super) async fn keep_output(
     tx: &Tx,
     row: &Row,
     output: Option<&str>,
@@ -180,7 +180,11 @@ async fn continue_as(
 }
 
 /// Lets the run that waits behind one wait behind another.
-async fn move_behind(tx: &mut Tx, successor: Option<RunId>, next: RunId) -> Result<(), Fault> {
+pub(super) async fn move_behind(
+    tx: &mut Tx,
+    successor: Option<RunId>,
+    next: RunId,
+) -> Result<(), Fault> {
     let Some(id) = successor else { return Ok(()) };
     let Some(mut row) = tx.locked(id).await? else {
         return Ok(());

@@ -291,6 +291,9 @@ pub(super) async fn insert(
     behind: Option<RunId>,
 ) -> Result<Started, Fault> {
     let mut run = rules::fresh(new, behind, tx.now);
+    if let Some(parent) = &new.parent {
+        heed_parent(tx, &mut run, parent.lease.run).await?;
+    }
     let mut how = StartedHow::New;
     if let Some(claimant) = &new.claimant
         && run.state == RunState::Queued
@@ -303,6 +306,22 @@ pub(super) async fn insert(
     }
     insert_run(tx, &run).await?;
     Ok(Started { run: new.id, how, at: tx.now })
+}
+
+/// Gives a child its parent's deadline, where that is sooner. One that is started though its parent is
+/// asked to end is asked too.
+async fn heed_parent(tx: &Tx, run: &mut Run, parent: RunId) -> Result<(), Fault> {
+    let id = run_uuid(parent);
+    let id: [Param<'_>; 1] = [(&id, Type::UUID)];
+    let Some(marks) = tx.first(include_str!("sql/start_parent_marks.sql"), &id).await? else {
+        return Ok(());
+    };
+    let deadline_at: Option<i64> = marks.try_get(0).map_err(Fault::data)?;
+    rules::limit_child(run, deadline_at.map(Timestamp::from_millis));
+    if marks.try_get(1).map_err(Fault::data)? {
+        tx.rows(include_str!("sql/cascade_mark.sql"), &id).await?;
+    }
+    Ok(())
 }
 
 /// Adds a run's row, its input and its tags.

@@ -10,20 +10,28 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::Shared;
-use super::cancel::cancel;
+use super::cancel::{cancel, end};
 use super::fault::Fault;
-use super::row::{Columns, json_text, run_id, small_limit, worker_id, worker_uuid};
-use super::tx::{Changes, Param, Session, transact};
-use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, LOST_WORKERS_KEPT, SWEEP_BATCH_MAX};
+use super::row::{Columns, json_text, run_id, run_uuid, small_limit, worker_id, worker_uuid};
+use super::settle::keep_output;
+use super::tx::{Changes, Param, Session, Tx, transact};
+use crate::limits::{
+    CASCADE_BACK_MAX, CASCADE_BATCH_MAX, LATE_BATCH_MAX, LOST_WORKERS_KEPT, SWEEP_BATCH_MAX,
+};
+use crate::store::rules::{self, Late};
 use crate::store::{Error, ExpiredLeases, Lease, NewWorker, Renewed, Sweep, Swept};
-use crate::{Clock as _, RunId, SystemClock, Timestamp, WorkerId};
+use crate::{Clock as _, RunId, RunState, SystemClock, Timestamp, WorkerId};
 
 // The function for SQL is written for this number.
 const _: () = assert!(CASCADE_BACK_MAX == 1_000);
 
 const LEAVE: &str = "select onward.leave($1, $2)";
-const SWEEP: &str = "select lost, taken, woken, changed, more, next_at, children \
+const SWEEP: &str = "select lost, taken, woken, changed, more, next_at, children, late \
      from onward.sweep($1, $2, $3, $4, $5, $6)";
+
+/// Children and late runs that a sweep is told of: one number for both, as each is a write of its own.
+const WRITES_MAX: usize = CASCADE_BATCH_MAX;
+const _: () = assert!(CASCADE_BATCH_MAX == LATE_BATCH_MAX);
 
 /// Enters a worker.
 pub(super) async fn join(shared: Arc<Shared>, worker: NewWorker) -> Result<(), Fault> {
@@ -123,7 +131,7 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
         (&(sweep.expired == ExpiredLeases::Take), Type::BOOL),
         (&small_limit(SWEEP_BATCH_MAX), Type::INT4),
         (&kept, Type::INT8),
-        (&small_limit(CASCADE_BATCH_MAX), Type::INT4),
+        (&small_limit(WRITES_MAX), Type::INT4),
     ];
     let row = session.first(SWEEP, &params).await?;
     let row = row.ok_or_else(|| Fault::data("a sweep without an answer"))?;
@@ -136,7 +144,9 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
     let more = columns.take()?;
     let next_at = columns.time_or_none()?;
     let children: Vec<uuid::Uuid> = columns.take()?;
+    let late: Vec<uuid::Uuid> = columns.take()?;
     drop(session);
+    end_late(&shared, late).await?;
     cascade(&shared, children).await?;
     tell_here(&shared, runs);
     Ok(Swept { lost, taken, woken: usize::try_from(woken).unwrap_or(0), more, next_at })
@@ -145,6 +155,50 @@ pub(super) async fn sweep(shared: Arc<Shared>, sweep: Sweep) -> Result<Swept, Fa
 /// Tells this process that runs are queued. The others were told by the transaction itself.
 fn tell_here(shared: &Shared, runs: Vec<RunId>) {
     Changes { work: !runs.is_empty(), runs, ..Changes::default() }.tell(&shared.hub);
+}
+
+/// Ends runs whose deadline has passed, and opens those that have something to undo. One that was
+/// claimed or ended meanwhile is left alone.
+async fn end_late(shared: &Arc<Shared>, late: Vec<uuid::Uuid>) -> Result<(), Fault> {
+    for run in late.into_iter().map(run_id) {
+        match transact(shared, move |tx| Box::pin(end_if_late(tx, run))).await {
+            Ok(()) => {}
+            // A row that cannot be read is for the claim that meets it, and must not hold up others.
+            Err(Fault::Data(_)) => {
+                transact(shared, move |tx| Box::pin(see_late(tx, run))).await?;
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(())
+}
+
+async fn end_if_late(tx: &mut Tx, run: RunId) -> Result<(), Fault> {
+    let Some(mut row) = tx.locked(run).await? else { return Ok(()) };
+    let sql = include_str!("sql/sweep_undoes.sql");
+    let undoes = tx.exists(sql, &[(&run_uuid(run), Type::UUID)]).await?;
+    match rules::late(&row.run, None, undoes, tx.now) {
+        Late::Leave => return Ok(()),
+        Late::Open => {
+            rules::open_late(&mut row.run, tx.now);
+            tx.save(&row).await?;
+            see_late(tx, run).await?;
+        }
+        Late::End => {
+            let failure = json_text(&rules::deadline_exceeded())?;
+            keep_output(tx, &row, None, Some(failure)).await?;
+            end(tx, &mut row, RunState::Failed).await?;
+        }
+    }
+    tx.changed(run);
+    tx.work();
+    Ok(())
+}
+
+/// Notes that a sweep has seen that a run's deadline passed.
+async fn see_late(tx: &mut Tx, run: RunId) -> Result<(), Fault> {
+    tx.rows(include_str!("sql/sweep_late_seen.sql"), &[(&run_uuid(run), Type::UUID)]).await?;
+    Ok(())
 }
 
 /// Asks the children of cancelled runs to end. One that has ended meanwhile is left alone.

@@ -7,6 +7,7 @@ use rusqlite::params;
 
 use super::fault::Fault;
 use super::row::{self, Row};
+use super::settle::move_behind;
 use super::signal::tell_parent;
 use super::steer::ask_child_again;
 use super::tx::Tx;
@@ -39,22 +40,44 @@ pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
         }
         Cancelling::End => {
             row.run.cancel_at.get_or_insert(tx.now);
-            row.run.state = RunState::Cancelled;
-            row.run.finished_at = Some(tx.now);
-            row.run.due_at = None;
-            row.run.waits_for = None;
-            row.release();
+            end(tx, &mut row, RunState::Cancelled)?;
         }
     }
     row.save(tx.conn)?;
     tx.changed(row.run.id);
     tx.work();
-    if row.run.state.is_final() {
-        release_successor(tx, row.run.successor)?;
-        tell_parent(tx, &row.run)?;
-        tx.execute(include_str!("sql/cascade_mark.sql"), [row.no])?;
-    }
+    let mark = match cancelling {
+        Cancelling::End => include_str!("sql/cascade_mark.sql"),
+        _ => include_str!("sql/cancel_mark.sql"),
+    };
+    tx.execute(mark, [row.no])?;
     Ok(())
+}
+
+/// Ends a run that nobody holds, tells those who wait for it, and lets the one behind it go. The
+/// caller saves the row.
+pub(super) fn end(tx: &mut Tx<'_>, row: &mut Row, state: RunState) -> Result<(), Fault> {
+    let waited_for = row.run.waits_for.take();
+    row.run.state = state;
+    row.run.finished_at = Some(tx.now);
+    row.run.due_at = None;
+    unpause(&mut row.run);
+    row.release();
+    row.save(tx.conn)?;
+    match (rules::behind(waited_for.as_ref()), row.run.successor) {
+        (Some(ahead), Some(next)) => move_up(tx, ahead, next)?,
+        (_, next) => release_successor(tx, next)?,
+    }
+    tell_parent(tx, &row.run)
+}
+
+/// Lets the run behind one that ended before its turn wait for the run that this one waited for.
+fn move_up(tx: &mut Tx<'_>, ahead: RunId, next: RunId) -> Result<(), Fault> {
+    if let Some(mut row) = row::by_id(tx.conn, ahead)? {
+        row.run.successor = Some(next);
+        row.save(tx.conn)?;
+    }
+    move_behind(tx, Some(next), ahead)
 }
 
 /// Lets the run that waits behind an ended one go.

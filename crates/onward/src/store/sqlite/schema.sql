@@ -140,7 +140,7 @@ CREATE TABLE onward_runs (
     continued_from blob,
     continued_as blob,
     code_change text
-, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, paused_by text, forked_from blob, notes text, lane text) strict;
+, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, paused_by text, forked_from blob, notes text, lane text, late_at integer) strict;
 
 CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);
 
@@ -171,10 +171,6 @@ where state = 'running' and cancel_at is not null;
 CREATE INDEX onward_runs_stuck on onward_runs (stuck_builds, queue, workflow, id)
 where stuck is not null;
 
-CREATE INDEX onward_runs_late on onward_runs (deadline_at, id)
-where stuck_builds is not null and deadline_at is not null
-    and (state = 'queued' or state = 'waiting');
-
 CREATE INDEX onward_runs_finished on onward_runs (state, finished_at, id)
 where finished_at is not null;
 
@@ -189,10 +185,6 @@ where cascades is not null;
 
 CREATE INDEX onward_runs_pausing on onward_runs (worker)
 where state = 'running' and paused_at is not null;
-
-CREATE INDEX onward_runs_paused_late on onward_runs (deadline_at, id)
-where paused_at is not null and deadline_at is not null
-    and (state = 'queued' or state = 'waiting');
 
 CREATE INDEX onward_runs_slots on onward_runs (queue, lane, worker)
 where state = 'running' and queue > '';
@@ -211,6 +203,11 @@ where state = 'queued' and lane is null and crashes < 3 and paused_at is null
 
 CREATE INDEX onward_runs_children on onward_runs (parent, id)
 where parent is not null;
+
+CREATE INDEX onward_runs_late on onward_runs (deadline_at, id)
+where deadline_at is not null and late_at is not deadline_at and cancel_at is null
+    and (state = 'queued' or state = 'waiting')
+    and (stuck is null or stuck <> 'corrupt_record');
 
 CREATE TABLE onward_schedules (
     name text primary key,

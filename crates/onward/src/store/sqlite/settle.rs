@@ -136,7 +136,7 @@ fn end(tx: &mut Tx<'_>, lease: Lease, held: Held, end: &End) -> Result<Settled, 
     }
 }
 
-fn keep_output(
+pub(super) fn keep_output(
     tx: &Tx<'_>,
     no: i64,
     output: Option<&str>,
@@ -203,7 +203,11 @@ fn continue_as(
 }
 
 /// Lets the run that waits behind one wait behind another.
-fn move_behind(tx: &mut Tx<'_>, successor: Option<RunId>, next: RunId) -> Result<(), Fault> {
+pub(super) fn move_behind(
+    tx: &mut Tx<'_>,
+    successor: Option<RunId>,
+    next: RunId,
+) -> Result<(), Fault> {
     let Some(id) = successor else { return Ok(()) };
     let Some(mut row) = row::by_id(tx.conn, id)? else {
         return Ok(());

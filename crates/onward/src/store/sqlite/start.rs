@@ -190,6 +190,9 @@ pub(super) fn insert(
     behind: Option<RunId>,
 ) -> Result<Started, Fault> {
     let mut run = rules::fresh(new, behind, tx.now);
+    if let Some(parent) = &new.parent {
+        heed_parent(tx, &mut run, parent.lease.run)?;
+    }
     let mut how = StartedHow::New;
     if let Some(claimant) = &new.claimant
         && run.state == RunState::Queued
@@ -206,6 +209,22 @@ pub(super) fn insert(
         tx.execute(include_str!("sql/start_key.sql"), params)?;
     }
     Ok(Started { run: new.id, how, at: tx.now })
+}
+
+/// Gives a child its parent's deadline, where that is sooner. One that is started though its parent is
+/// asked to end is asked too.
+fn heed_parent(tx: &Tx<'_>, run: &mut Run, parent: RunId) -> Result<(), Fault> {
+    let sql = include_str!("sql/start_parent_marks.sql");
+    let marks = row::first(tx.conn, sql, [run_blob(parent)], |row| {
+        let deadline_at: Option<i64> = row.get(1)?;
+        Ok((row.get::<_, i64>(0)?, deadline_at, row.get::<_, bool>(2)?))
+    })?;
+    let Some((no, deadline_at, cancel_asked)) = marks else { return Ok(()) };
+    rules::limit_child(run, deadline_at.map(Timestamp::from_millis));
+    if cancel_asked {
+        tx.execute(include_str!("sql/cascade_mark.sql"), [no])?;
+    }
+    Ok(())
 }
 
 /// Adds a run's row, its input and its tags, and gives the run's number.

@@ -5,15 +5,16 @@
 
 use rusqlite::params;
 
-use super::cancel::{cancel, keep_trace};
+use super::cancel::{cancel, end, keep_trace};
 use super::claim::{served, wake_due};
 use super::fault::Fault;
-use super::row::{self, json_text, run_id, whole_id, worker_blob, worker_id};
+use super::row::{self, Row, json_text, run_id, whole_id, worker_blob, worker_id};
+use super::settle::keep_output;
 use super::tx::Tx;
-use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, SWEEP_BATCH_MAX};
-use crate::store::rules;
+use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, LATE_BATCH_MAX, SWEEP_BATCH_MAX};
+use crate::store::rules::{self, Late};
 use crate::store::{Error, ExpiredLeases, Lease, NewWorker, Renewed, Sweep, Swept};
-use crate::{RunId, Timestamp, WorkerId};
+use crate::{RunId, RunState, Timestamp, WorkerId};
 
 /// Enters a worker.
 pub(super) fn join(tx: &mut Tx<'_>, worker: &NewWorker) -> Result<(), Fault> {
@@ -81,7 +82,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep, dead: &[WorkerId]) -> Result
     let lost = mark_lost(tx, sweep, dead)?;
     let (taken, more_to_take) = take_back(tx, sweep.worker)?;
     let (woken, more_to_wake) = wake_due(tx)?;
-    let more_to_end = open_late(tx)?;
+    let more_to_end = end_late(tx)?;
     let more_to_mend = mend_stuck(tx, sweep.worker)?;
     let more_to_cancel = cascade(tx)?;
     forget_lost(tx)?;
@@ -208,18 +209,49 @@ fn queue_unread(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Opens stuck and paused runs whose deadline has passed to every build; says whether more may be left.
-fn open_late(tx: &mut Tx<'_>) -> Result<bool, Fault> {
-    let params = params![tx.now.as_millis(), row::limit(SWEEP_BATCH_MAX)];
+/// Ends runs whose deadline has passed, and opens those that have something to undo; says whether more
+/// may be left.
+fn end_late(tx: &mut Tx<'_>) -> Result<bool, Fault> {
+    let params = params![tx.now.as_millis(), row::limit(LATE_BATCH_MAX)];
     let sql = include_str!("sql/sweep_late.sql");
-    let mut opened = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
-    let sql = include_str!("sql/sweep_late_paused.sql");
-    opened.append(&mut row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?);
-    for run in &opened {
-        run.iter().for_each(|run| tx.changed(run_id(*run)));
-        tx.work();
+    let late = row::all(tx.conn, sql, params, |row| Ok(row.get::<_, i64>(0)?))?;
+    for no in &late {
+        match row::by_no(tx.conn, *no) {
+            Ok(Some(row)) => end_if_late(tx, row)?,
+            Ok(None) => {}
+            // A row that cannot be read is for the claim that meets it, and must not hold up others.
+            Err(Fault::Data(_)) => see_late(tx, *no)?,
+            Err(fault) => return Err(fault),
+        }
     }
-    Ok(opened.len() >= SWEEP_BATCH_MAX)
+    Ok(late.len() == LATE_BATCH_MAX)
+}
+
+fn end_if_late(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
+    let undoes = tx.exists(include_str!("sql/sweep_undoes.sql"), [row.no])?;
+    match rules::late(&row.run, None, undoes, tx.now) {
+        Late::Leave => return Ok(()),
+        Late::Open => {
+            rules::open_late(&mut row.run, tx.now);
+            row.save(tx.conn)?;
+            see_late(tx, row.no)?;
+        }
+        Late::End => {
+            let failure = rules::deadline_exceeded();
+            keep_output(tx, row.no, None, Some(json_text(&failure)?))?;
+            row.run.failure = Some(failure);
+            end(tx, &mut row, RunState::Failed)?;
+        }
+    }
+    tx.changed(row.run.id);
+    tx.work();
+    Ok(())
+}
+
+/// Notes that a sweep has seen that a run's deadline passed.
+fn see_late(tx: &Tx<'_>, no: i64) -> Result<(), Fault> {
+    tx.execute(include_str!("sql/sweep_late_seen.sql"), [no])?;
+    Ok(())
 }
 
 /// Queues stuck runs that the sweeper serves, if its build is not one they got stuck under; says

@@ -162,6 +162,7 @@ begin
             cascades = case
                 when w.ending = 'cancelled' then true
                 when w.ending = 'failed' and r.cancel_at is not null then true
+                else r.cascades
             end
         from (
             select

@@ -157,13 +157,23 @@ begin
     ) s
     returning runs.id, runs.worker is not null, v_now;
     if cardinality(c_id) > 0 then
+        -- A child ends no later than its parent, unless it is detached.
         update onward.runs r
         set
             parent = c.parent,
             parent_step = c.step,
-            detached = c.detached
+            detached = c.detached,
+            deadline_at = case
+                when c.detached then r.deadline_at
+                else least(r.deadline_at, p.deadline_at)
+            end
         from unnest(c_id, c_parent, c_step, c_detached) c (id, parent, step, detached)
+        join onward.runs p on p.id = c.parent
         where r.id = c.id and r.id = any (v_new);
+        -- Children that are started though their parent is asked to end are asked too.
+        update onward.runs p
+        set cascades = true
+        where p.id = any (c_parent) and p.cancel_at is not null and p.cascades is null;
     end if;
 end
 $$;

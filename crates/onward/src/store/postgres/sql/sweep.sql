@@ -1,6 +1,7 @@
--- Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due, opens
--- stuck runs past their deadline, queues those that this worker's build may mend, and forgets
--- workers that were lost long ago.
+-- Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due, queues
+-- stuck runs that this worker's build may mend, and forgets workers that were lost long ago. Answers
+-- which runs are past their deadline and which children are to be asked to end: these are writes of
+-- their own.
 create or replace function onward.sweep(
     p_now bigint,
     p_worker uuid,
@@ -15,7 +16,8 @@ create or replace function onward.sweep(
     changed uuid[],
     more boolean,
     next_at bigint,
-    children uuid[]
+    children uuid[],
+    late uuid[]
 )
 language plpgsql volatile set enable_seqscan = off set jit = off
 -- Below the time after which the caller gives up: see `claim`.
@@ -23,7 +25,6 @@ set lock_timeout = '6s' as $$
 declare
     v_now bigint;
     v_woken uuid[];
-    v_late uuid[];
     v_mended uuid[];
 begin
     perform 1 from onward.workers w where w.id = p_worker and w.lost_at is null;
@@ -37,7 +38,7 @@ begin
     end if;
     taken := onward.sweep_taken(v_now, p_worker, p_limit);
     v_woken := onward.wake((-9223372036854775808)::bigint, v_now, p_limit);
-    v_late := onward.sweep_late(v_now, p_limit) || onward.sweep_late_paused(v_now, p_limit);
+    late := onward.sweep_late(v_now, p_children_limit);
     v_mended := onward.sweep_mended(v_now, p_worker, p_limit);
     delete from onward.workers
     where id = any (array(
@@ -51,23 +52,37 @@ begin
     ));
     children := onward.sweep_children(p_children_limit);
     woken := cardinality(v_woken);
-    changed := taken || v_woken || v_late || v_mended;
+    changed := taken || v_woken || v_mended;
     -- Told in the transaction: whoever sweeps may die before it can tell.
     if changed <> '{}' then
         perform onward.tell_work();
     end if;
-    more := children <> '{}' or p_limit <= greatest(
-        cardinality(taken), cardinality(v_woken), cardinality(v_late), cardinality(v_mended)
+    more := children <> '{}' or cardinality(late) >= p_children_limit or p_limit <= greatest(
+        cardinality(taken), cardinality(v_woken), cardinality(v_mended)
     );
     -- The leases of others; with nobody else, one that is entered now expires no sooner than this
-    -- worker's own, as long as theirs are alike.
-    next_at := coalesce(
-        (
-            select min(w.lease_until)
-            from onward.workers w
-            where w.lost_at is null and w.id <> p_worker
+    -- worker's own, as long as theirs are alike. And the next deadline of a run that nobody holds.
+    next_at := least(
+        coalesce(
+            (
+                select min(w.lease_until)
+                from onward.workers w
+                where w.lost_at is null and w.id <> p_worker
+            ),
+            (select w.lease_until from onward.workers w where w.id = p_worker)
         ),
-        (select w.lease_until from onward.workers w where w.id = p_worker)
+        (
+            select r.deadline_at
+            from onward.runs r
+            where r.deadline_at is not null
+                and r.deadline_at > v_now
+                and r.late_at is distinct from r.deadline_at
+                and r.cancel_at is null
+                and (r.state = 'queued' or r.state = 'waiting')
+                and (r.stuck is null or r.stuck <> 'corrupt_record')
+            order by r.deadline_at, r.id
+            limit 1
+        )
     );
     return next;
 end
@@ -183,78 +198,23 @@ begin
 end
 $$;
 
--- Opens stuck runs whose deadline has passed to every build: they are to end. What cannot be read
--- cannot be ended either.
+-- Runs that nobody holds whose deadline has passed, the longest first, but for those for which a sweep
+-- has seen that: whoever sweeps ends them, one by one. Those that are asked to end do so; what cannot be
+-- read cannot be ended.
 create or replace function onward.sweep_late(p_now bigint, p_limit integer) returns uuid[]
-language plpgsql volatile as $$
-declare
-    v_late uuid[];
-begin
-    with late as (
-        update onward.runs
-        set
-            state = 'queued',
-            due_at = p_now,
-            waits_for = null,
-            stuck = null,
-            stuck_builds = null,
-            wakes = wakes + 1,
-            paused_at = null,
-            paused_by = null
-        where id = any (array(
-            select id
-            from onward.runs
-            where stuck_builds is not null
-                and deadline_at is not null
-                and deadline_at <= p_now
-                and (state = 'queued' or state = 'waiting')
-                and (stuck is null or stuck <> 'corrupt_record')
-            order by deadline_at, id
-            limit p_limit
-            for update skip locked
-        ))
-        returning id
+language sql stable as $$
+    select array(
+        select r.id
+        from onward.runs r
+        where r.deadline_at is not null
+            and r.deadline_at <= p_now
+            and r.late_at is distinct from r.deadline_at
+            and r.cancel_at is null
+            and (r.state = 'queued' or r.state = 'waiting')
+            and (r.stuck is null or r.stuck <> 'corrupt_record')
+        order by r.deadline_at, r.id
+        limit p_limit
     )
-    select coalesce(array_agg(id), '{}') into v_late from late;
-    return v_late;
-end
-$$;
-
--- Opens paused runs whose deadline has passed, so that a worker ends them. What cannot be read
--- cannot be ended either.
-create or replace function onward.sweep_late_paused(p_now bigint, p_limit integer) returns uuid[]
-language plpgsql volatile as $$
-declare
-    v_late uuid[];
-begin
-    with late as (
-        update onward.runs
-        set
-            state = 'queued',
-            due_at = p_now,
-            waits_for = null,
-            stuck = null,
-            stuck_builds = null,
-            wakes = wakes + 1,
-            paused_at = null,
-            paused_by = null
-        where id = any (array(
-            select id
-            from onward.runs
-            where paused_at is not null
-                and deadline_at is not null
-                and deadline_at <= p_now
-                and (state = 'queued' or state = 'waiting')
-                and (stuck is null or stuck <> 'corrupt_record')
-            order by deadline_at, id
-            limit p_limit
-            for update skip locked
-        ))
-        returning id
-    )
-    select coalesce(array_agg(id), '{}') into v_late from late;
-    return v_late;
-end
 $$;
 
 -- Queues stuck runs that the sweeper serves, if its build is not one they got stuck under. Runs

@@ -1,0 +1,192 @@
+//! Deadlines of runs that nobody holds, and of children: a sweep ends what no worker can claim.
+
+use super::stage::*;
+use crate::limits::LATE_BATCH_MAX;
+use crate::model::step_id::UNDO;
+use crate::store::{End, Lease, NewParent, NewRun, Pause, Settle, StartAt};
+use crate::{Code, Record, RunId, RunState, Waits};
+
+const TIMEOUT_MS: u64 = 1_000;
+
+/// A run that no worker on the stage serves.
+fn unserved() -> NewRun {
+    NewRun { queue: "elsewhere".to_owned(), ..timed() }
+}
+
+fn timed() -> NewRun {
+    NewRun { timeout_ms: Some(TIMEOUT_MS as i64), ..new_run() }
+}
+
+/// The record of a step that was asked for with an undo.
+fn undoable(seq: u64, step: &str) -> Record {
+    Record { undoable: true, ..done(seq, step, 1) }
+}
+
+/// A run with a deadline that has this record and was let go.
+async fn released(stage: &Stage, worker: &Worker, record: Record) -> Lease {
+    let lease = worker.take(stage.start(timed()).await).await;
+    stage.store.settle(lease, Settle::new(vec![record], End::Released)).await.unwrap();
+    lease
+}
+
+async fn assert_failed_late(stage: &Stage, run: RunId) {
+    let run = stage.run(run).await;
+    assert_eq!((run.state, run.finished_at), (RunState::Failed, Some(stage.now())), "{run:?}");
+    assert!(run.failure.unwrap().is(Code::DeadlineExceeded.as_str()));
+    assert_eq!((run.due_at, run.waits_for, run.paused_at), (None, None, None));
+}
+
+/// A run that nobody serves fails at its deadline, and not before.
+pub async fn late_run_that_nobody_serves_fails(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(unserved()).await;
+    let delayed = NewRun { start_at: StartAt::After(500), ..unserved() };
+    let delayed = stage.start(delayed).await;
+    stage.pass(TIMEOUT_MS - 1);
+    worker.sweep().await;
+    assert_eq!(stage.state(run).await, RunState::Queued);
+    stage.pass(1);
+    worker.sweep().await;
+    assert_failed_late(stage, run).await;
+    assert_eq!(stage.state(delayed).await, RunState::Queued, "its time counts from its start");
+    stage.pass(500);
+    worker.sweep().await;
+    assert_failed_late(stage, delayed).await;
+    let before = stage.snapshot().await;
+    worker.sweep().await;
+    stage.assert_unchanged(&before).await;
+}
+
+/// So does one that has begun and has nothing to undo, waiting or queued.
+pub async fn late_run_with_nothing_to_undo_fails(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = released(stage, &worker, done(1, "look", 1)).await;
+    let held = worker.take(lease.run).await;
+    let other = worker.take(stage.start(timed()).await).await;
+    stage.settle(other, parked(0)).await.unwrap();
+    stage.settle(held, End::Released).await.unwrap();
+    let pause = Pause { run: lease.run, caller: "ops".to_owned() };
+    stage.store.steer().unwrap().pause(pause).await.unwrap();
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    for run in [lease.run, other.run] {
+        assert_failed_late(stage, run).await;
+    }
+    assert_lost(stage.record(held, vec![done(2, "late", 1)]).await);
+}
+
+/// A run that a worker holds is its holder's to end.
+pub async fn late_run_that_is_held_is_left_to_its_holder(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = worker.take(stage.start(timed()).await).await;
+    stage.pass(TIMEOUT_MS);
+    let before = stage.snapshot().await;
+    worker.sweep().await;
+    stage.assert_unchanged(&before).await;
+    stage.settle(lease, End::Completed(json(1))).await.unwrap();
+}
+
+/// A run with something to undo is opened to every worker, once, and goes on to wait for one.
+pub async fn late_run_with_something_to_undo_waits_for_a_worker(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = released(stage, &worker, undoable(1, "charge")).await;
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    let before = stage.snapshot().await;
+    worker.sweep().await;
+    stage.assert_unchanged(&before).await;
+    let claimed = worker.take_whole(lease.run).await;
+    assert!(claimed.run.deadline_at.is_some_and(|deadline| deadline <= stage.now()));
+    stage.settle(claimed.lease, failed_at("charge")).await.unwrap();
+}
+
+/// A run on its way back goes on as it is: it waits for the next try of an undo.
+pub async fn late_run_on_its_way_back_waits_as_it_does(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = worker.take(stage.start(timed()).await).await;
+    let waits_for = Waits::Retry { step: "$undo/charge".to_owned(), try_number: 2 };
+    let wake_at = Some(stage.in_ms(60_000));
+    let end = End::Parked { wake_at, waits_for: waits_for.clone(), wakes_seen: 0 };
+    let records = vec![undoable(1, "charge"), done(2, UNDO, 1)];
+    stage.store.settle(lease, Settle::new(records, end)).await.unwrap();
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    let run = stage.run(lease.run).await;
+    assert_eq!(
+        (run.state, run.due_at, run.waits_for),
+        (RunState::Waiting, wake_at, Some(waits_for))
+    );
+}
+
+/// A run that is asked to end does so as cancelled, whatever its time.
+pub async fn late_cancelled_run_ends_as_cancelled(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = released(stage, &worker, done(1, "look", 1)).await;
+    stage.store.cancel(lease.run).await.unwrap();
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    let claimed = worker.take_whole(lease.run).await;
+    assert!(claimed.run.cancel_at.is_some());
+}
+
+/// A sweep ends a bounded number of runs and says that there are more; those that wait to be undone
+/// are in the way of none.
+pub async fn sweep_of_late_runs_is_bounded(stage: &Stage) {
+    let worker = stage.worker().await;
+    for _ in 0..LATE_BATCH_MAX {
+        let run = released(stage, &worker, undoable(1, "charge")).await.run;
+        // Paused, so that the next claim takes the next one.
+        let pause = Pause { run, caller: "ops".to_owned() };
+        stage.store.steer().unwrap().pause(pause).await.unwrap();
+    }
+    let runs: Vec<_> = (0..=LATE_BATCH_MAX).map(|_| unserved()).collect();
+    let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
+    stage.store.start(runs).await.unwrap();
+    stage.pass(TIMEOUT_MS);
+    assert!(worker.sweep().await.more);
+    assert!(worker.sweep().await.more);
+    worker.sweep().await;
+    for run in ids {
+        assert_failed_late(stage, run).await;
+    }
+}
+
+/// The end of a late run is told to its parent.
+pub async fn end_of_a_late_run_is_told(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let parent = NewParent { lease, step: "$child/ship".to_owned(), detached: false };
+    let child = stage.start(NewRun { parent: Some(parent), ..unserved() }).await;
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    assert_failed_late(stage, child).await;
+    assert_eq!(stage.store.inbox(lease.run, 0).await.unwrap().signals.len(), 1);
+}
+
+/// A child ends no later than its parent, unless it is detached or its own time is over sooner.
+pub async fn child_has_no_more_time_than_its_parent(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = worker.take(stage.start(timed()).await).await;
+    let free = stage.running(&worker).await;
+    stage.pass(100);
+    let child_of = |detached, timeout_ms| {
+        let parent = NewParent { lease, step: RunId::new().to_string(), detached };
+        NewRun { parent: Some(parent), timeout_ms, ..new_run() }
+    };
+    let of_parent = stage.run(lease.run).await.deadline_at;
+    let expected = [
+        (child_of(false, None), of_parent),
+        (child_of(false, Some(5_000)), of_parent),
+        (child_of(false, Some(50)), Some(stage.in_ms(50))),
+        (child_of(true, None), None),
+        (child_of(true, Some(5_000)), Some(stage.in_ms(5_000))),
+    ];
+    for (child, deadline_at) in expected {
+        let about = format!("{child:?}");
+        let child = stage.start(child).await;
+        assert_eq!(stage.run(child).await.deadline_at, deadline_at, "{about}");
+    }
+    let parent = NewParent { lease: free, step: "a".to_owned(), detached: false };
+    let own = stage.start(NewRun { parent: Some(parent), ..timed() }).await;
+    assert_eq!(stage.run(own).await.deadline_at, Some(stage.in_ms(TIMEOUT_MS)));
+}

@@ -1,0 +1,7 @@
+-- When the parent of a child must have ended, and whether it is asked to.
+select
+    no,
+    deadline_at,
+    cancel_at is not null
+from onward_runs
+where id = ?1
