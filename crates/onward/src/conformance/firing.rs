@@ -292,12 +292,12 @@ pub async fn full_firing_starts_every_run(stage: &Stage) {
     assert_eq!(started, ids);
 }
 
-fn fire(schedule: &Schedule, times: &[Timestamp], next_at: Option<Timestamp>) -> Fire {
+pub(super) fn fire(schedule: &Schedule, times: &[Timestamp], next_at: Option<Timestamp>) -> Fire {
     let (name, generation) = (&schedule.name, schedule.generation);
     let occurrence = |at: &Timestamp| NewOccurrence {
         at: *at,
         run: RunId::new(),
-        key: format!("schedule/{name}/{generation}/{at}"),
+        key: format!("schedule/{name}/{at}"),
         input: None,
     };
     Fire {

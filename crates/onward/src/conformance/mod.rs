@@ -61,6 +61,7 @@ pub mod key;
 pub mod late;
 pub mod lease;
 pub mod limited;
+pub mod line;
 pub mod list;
 pub mod looks;
 pub mod lost_answer;

@@ -1,7 +1,7 @@
 //! The cases of steering runs, as one macro of the suite.
 //!
 //! Owns: which cases there are. Never what they say; `pause`, `fork`, `note`, `continuation`, `seen`,
-//! `child_again` and `late` do.
+//! `child_again`, `late` and `line` do.
 
 /// Makes one test of every case about pausing, forking, noting and going on; a part of the suite.
 #[doc(hidden)]
@@ -99,6 +99,11 @@ macro_rules! steering_conformance_suite {
                 sweep_of_late_runs_is_bounded
                 end_of_a_late_run_is_told
                 child_has_no_more_time_than_its_parent
+            }
+            line {
+                missed_times_wait_one_behind_the_other
+                late_run_leaves_its_place_in_the_line
+                cancelled_run_leaves_its_place_in_the_line
             }
         }
     };

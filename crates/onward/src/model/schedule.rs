@@ -218,21 +218,22 @@ pub struct LatestRun {
 
 /// The key of the run for this time of a schedule.
 #[cfg(feature = "schedules")]
-pub(crate) fn occurrence_key(name: &str, generation: u32, at: Timestamp) -> Key {
-    Key::of([KEY_PREFIX, name, &generation.to_string(), &at.to_string()])
+pub(crate) fn occurrence_key(name: &str, at: Timestamp) -> Key {
+    Key::of([KEY_PREFIX, name, &at.to_string()])
 }
 
 /// The key of the run that somebody asked for at this time.
 #[cfg(feature = "schedules")]
-pub(crate) fn trigger_key(name: &str, generation: u32, at: Timestamp, nonce: &str) -> Key {
-    Key::of([KEY_PREFIX, name, &generation.to_string(), &at.to_string(), nonce])
+pub(crate) fn trigger_key(name: &str, at: Timestamp, nonce: &str) -> Key {
+    Key::of([KEY_PREFIX, name, &at.to_string(), nonce])
 }
 
 /// The time that a run with this key is for, if a schedule started it.
 pub(crate) fn scheduled_at(key: Option<&str>) -> Option<Timestamp> {
     let mut parts = key?.split('/');
-    let (prefix, _name, _generation) = (parts.next()?, parts.next()?, parts.next()?);
-    let time = humantime::parse_rfc3339(parts.next()?).ok()?;
+    let (prefix, _name) = (parts.next()?, parts.next()?);
+    // A key may have the schedule's generation before the time: then it is an older one.
+    let time = parts.take(2).find_map(|part| humantime::parse_rfc3339(part).ok())?;
     (prefix == KEY_PREFIX).then(|| Timestamp::from(time))
 }
 
@@ -245,11 +246,12 @@ mod tests {
 
     #[test]
     fn a_run_knows_its_time_by_its_key() {
-        let key = occurrence_key("nightly/report", 3, AT);
-        assert_eq!(key.as_str(), "schedule/nightly%2Freport/3/2023-11-14T22:13:20.000Z");
+        let key = occurrence_key("nightly/report", AT);
+        assert_eq!(key.as_str(), "schedule/nightly%2Freport/2023-11-14T22:13:20.000Z");
         assert_eq!(scheduled_at(Some(key.as_str())), Some(AT));
-        assert_eq!(scheduled_at(Some(trigger_key("a", 1, AT, "x").as_str())), Some(AT));
-        for other in ["order-7", "schedule/a/1/soon", "other/a/1/2023-11-14T22:13:20.000Z"] {
+        assert_eq!(scheduled_at(Some(trigger_key("a", AT, "x").as_str())), Some(AT));
+        assert_eq!(scheduled_at(Some("schedule/a/1/2023-11-14T22:13:20.000Z")), Some(AT));
+        for other in ["order-7", "schedule/a/soon", "other/a/2023-11-14T22:13:20.000Z"] {
             assert_eq!(scheduled_at(Some(other)), None);
         }
         assert_eq!(scheduled_at(None), None);
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_longest_name_makes_a_key_that_is_taken() {
-        let key = trigger_key(&"/".repeat(NAME_BYTES_MAX), u32::MAX, AT, &"0".repeat(32));
+        let key = trigger_key(&"/".repeat(NAME_BYTES_MAX), AT, &"0".repeat(32));
         assert!(key.as_str().len() <= KEY_BYTES_MAX);
     }
 

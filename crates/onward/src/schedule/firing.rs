@@ -11,6 +11,7 @@ use super::plan::plan;
 use crate::limits::SCHEDULES_DUE_MAX;
 use crate::model::schedule::occurrence_key;
 use crate::store::{self, Advance, Fire, Fired, NewOccurrence, Occurred, Schedules, Store, Topic};
+use crate::upkeep::cascade;
 use crate::worker::tenure::Tenure;
 use crate::{Error, RunId, Schedule, Timestamp};
 
@@ -102,7 +103,12 @@ pub(crate) async fn fire_due(
             caller: caller.to_owned(),
         };
         match schedules.fire_schedule(fire).await {
-            Ok(Fired::Done(all)) => all.iter().for_each(|occurred| note(&schedule, occurred)),
+            Ok(Fired::Done(all)) => {
+                all.iter().for_each(|occurred| note(&schedule, occurred));
+                if all.iter().any(Occurred::replaces) {
+                    cascade(store).await;
+                }
+            }
             // Somebody else was faster, or removed it.
             Ok(Fired::Late) | Err(store::Error::NotFound) => break,
             Err(error) => return Err(error.into()),
@@ -114,7 +120,7 @@ pub(crate) async fn fire_due(
 
 /// The run for one time of a schedule.
 pub(crate) fn occurrence(schedule: &Schedule, at: Timestamp) -> NewOccurrence {
-    let key = occurrence_key(&schedule.name, schedule.generation, at).to_string();
+    let key = occurrence_key(&schedule.name, at).to_string();
     NewOccurrence { at, run: RunId::new(), key, input: None }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{Answer, NewKey, NewRun, StartAt};
+use crate::limits::SCHEDULE_GRACE;
 use crate::model::schedule::{SCHEDULE_TAG, SCHEDULED_AT_TAG};
 use crate::{
     CatchUp, Fingerprint, Json, LatestRun, OnConflict, Overlap, Run, RunId, Schedule, ScheduleSpec,
@@ -241,6 +242,12 @@ pub enum ScheduleImported {
 }
 
 impl Occurred {
+    /// Whether a run was asked to end for it.
+    #[cfg(feature = "schedules")]
+    pub(crate) fn replaces(&self) -> bool {
+        matches!(self, Occurred::Replaced { .. })
+    }
+
     /// The run for that time, if there is one.
     pub fn run(&self) -> Option<RunId> {
         match self {
@@ -326,16 +333,23 @@ pub(crate) enum Overlapping {
     Replace,
 }
 
-/// What is done about a time when `latest` is the run that the schedule started before.
-pub(crate) fn overlapping(overlap: Overlap, latest: Option<&Run>) -> Overlapping {
+/// What is done about a time when `latest` is the run that the schedule started before. `All` promises
+/// a run for each missed time, so these may wait one behind the other.
+pub(crate) fn overlapping(
+    schedule: &Schedule,
+    at: Timestamp,
+    latest: Option<&Run>,
+    now: Timestamp,
+) -> Overlapping {
     let Some(latest) = latest.filter(|run| !run.state.is_final()) else {
         return Overlapping::Start;
     };
-    let waits = matches!(latest.waits_for, Some(Waits::Behind { .. }));
-    match overlap {
+    let catches_up = matches!(schedule.catch_up, CatchUp::All { .. }) && at + SCHEDULE_GRACE < now;
+    let is_free = catches_up || !matches!(latest.waits_for, Some(Waits::Behind { .. }));
+    match schedule.overlap {
         Overlap::Allow => Overlapping::Start,
         Overlap::CancelPrevious => Overlapping::Replace,
-        Overlap::BufferOne if !waits && latest.successor.is_none() => Overlapping::Behind,
+        Overlap::BufferOne if is_free && latest.successor.is_none() => Overlapping::Behind,
         Overlap::Skip | Overlap::BufferOne => Overlapping::Skip,
     }
 }
@@ -388,6 +402,8 @@ pub(crate) fn fired(schedule: &mut Schedule, fire: &Fire, occurred: &[Occurred])
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::RunState;
 
@@ -447,20 +463,41 @@ mod tests {
         let mut run = Run::fresh(RunId::new(), "report".to_owned(), Json::stored("1"), NOW);
         run.state = RunState::Failed;
         for overlap in Overlap::ALL {
-            assert_eq!(overlapping(overlap, None), Overlapping::Start);
-            assert_eq!(overlapping(overlap, Some(&run)), Overlapping::Start);
+            assert_eq!(decided(overlap, None), Overlapping::Start);
+            assert_eq!(decided(overlap, Some(&run)), Overlapping::Start);
         }
+    }
+
+    /// What is done about a time that is on time.
+    fn decided(overlap: Overlap, latest: Option<&Run>) -> Overlapping {
+        let schedule = put(None, &PutSchedule { overlap, ..new() }, NOW).unwrap();
+        overlapping(&schedule, NOW, latest, NOW)
     }
 
     #[test]
     fn only_one_run_waits_behind_a_live_one() {
         let mut run = Run::fresh(RunId::new(), "report".to_owned(), Json::stored("1"), NOW);
-        assert_eq!(overlapping(Overlap::BufferOne, Some(&run)), Overlapping::Behind);
+        assert_eq!(decided(Overlap::BufferOne, Some(&run)), Overlapping::Behind);
         run.successor = Some(RunId::new());
-        assert_eq!(overlapping(Overlap::BufferOne, Some(&run)), Overlapping::Skip);
+        assert_eq!(decided(Overlap::BufferOne, Some(&run)), Overlapping::Skip);
         run.successor = None;
         run.waits_for = Some(Waits::Behind { run: RunId::new(), start_at: NOW });
-        assert_eq!(overlapping(Overlap::BufferOne, Some(&run)), Overlapping::Skip);
-        assert_eq!(overlapping(Overlap::CancelPrevious, Some(&run)), Overlapping::Replace);
+        assert_eq!(decided(Overlap::BufferOne, Some(&run)), Overlapping::Skip);
+        assert_eq!(decided(Overlap::CancelPrevious, Some(&run)), Overlapping::Replace);
+    }
+
+    #[test]
+    fn missed_times_wait_one_behind_the_other_only_to_be_all_caught_up() {
+        let mut run = Run::fresh(RunId::new(), "report".to_owned(), Json::stored("1"), NOW);
+        run.waits_for = Some(Waits::Behind { run: RunId::new(), start_at: NOW });
+        let missed = |catch_up, late| {
+            let new = PutSchedule { overlap: Overlap::BufferOne, catch_up, ..new() };
+            let schedule = put(None, &new, NOW).unwrap();
+            overlapping(&schedule, NOW, Some(&run), NOW + SCHEDULE_GRACE + late)
+        };
+        let (on_time, late) = (Duration::ZERO, Duration::from_millis(1));
+        assert_eq!(missed(CatchUp::All { max: 9 }, late), Overlapping::Behind);
+        assert_eq!(missed(CatchUp::All { max: 9 }, on_time), Overlapping::Skip);
+        assert_eq!(missed(CatchUp::One, late), Overlapping::Skip);
     }
 }

@@ -96,7 +96,7 @@ async fn a_schedule_starts_its_workflow_at_its_times() {
     }
     assert_eq!(times(&onward, "hourly").await, ["01:00", "02:00", "03:00"]);
     let first = &runs(&onward, "hourly").await[0];
-    assert_eq!(first.key.as_deref(), Some("schedule/hourly/1/2026-01-01T01:00:00.000Z"));
+    assert_eq!(first.key.as_deref(), Some("schedule/hourly/2026-01-01T01:00:00.000Z"));
     assert_eq!(first.tags["tenant"], "acme");
     worker.shutdown().await.unwrap();
 }
@@ -316,11 +316,35 @@ async fn other_times_are_a_new_generation_and_lose_no_time_that_is_due() {
     clock.advance(MINUTE * 30);
     until_fired(&onward, "nightly").await;
     let keys: Vec<_> = runs(&onward, "nightly").await.into_iter().filter_map(|r| r.key).collect();
-    let expected = [
-        "schedule/nightly/1/2026-01-01T01:00:00.000Z",
-        "schedule/nightly/2/2026-01-01T01:30:00.000Z",
-    ];
+    let expected =
+        ["schedule/nightly/2026-01-01T01:00:00.000Z", "schedule/nightly/2026-01-01T01:30:00.000Z"];
     assert_eq!(keys, expected);
+    worker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn no_time_is_started_twice_whatever_was_changed() {
+    let (clock, onward) = memory();
+    let hourly = onward.schedule("hourly");
+    let every = |every| hourly.clone().every(every).overlap(Overlap::Allow);
+    let (worker, begin) = (only_fire(&onward).await, clock.now());
+    every(HOUR).start(REPORT, &input()).await.unwrap();
+    for _ in 0..3 {
+        clock.advance(HOUR);
+        until_fired(&onward, "hourly").await;
+    }
+    every(HOUR).start(REPORT, &"other".to_owned()).await.unwrap();
+    let filled = hourly.backfill(begin + HOUR, clock.now()).await.unwrap();
+    assert_eq!(
+        (filled.started, filled.refused),
+        (0, 2),
+        "these had their run with the input of then"
+    );
+    every(HOUR / 2).start(REPORT, &input()).await.unwrap();
+    let filled = hourly.backfill(begin + HOUR, clock.now()).await.unwrap();
+    assert_eq!((filled.started, filled.existing), (2, 2), "only the half hours are new");
+    let expected = ["01:00", "01:30", "02:00", "02:30", "03:00"];
+    assert_eq!(times(&onward, "hourly").await, expected);
     worker.shutdown().await.unwrap();
 }
 

@@ -19,6 +19,7 @@ use crate::limits::{PAGE_ROWS_DEFAULT, SCHEDULE_NEXT_MAX};
 use crate::model::schedule::trigger_key;
 use crate::schedule::Times;
 use crate::store::{self, Fire, Fired, NewOccurrence, Occurred, Resume, SchedulePage, Schedules};
+use crate::upkeep::cascade;
 use crate::{Code, Error, RunId, Schedule, ScheduleSpec, Timestamp};
 
 /// How often a change is made again when another one came between the look and it.
@@ -193,7 +194,7 @@ impl ScheduleHandle {
         for _ in 0..TRIES_MAX {
             let generation = self.status().await?.generation;
             let nonce = format!("{:032x}", run.as_u128());
-            let key = trigger_key(&self.name, generation, at, &nonce).to_string();
+            let key = trigger_key(&self.name, at, &nonce).to_string();
             let fire = Fire {
                 name: self.name.clone(),
                 generation,
@@ -205,6 +206,9 @@ impl ScheduleHandle {
             if let Fired::Done(all) = fired
                 && let Some(occurred) = all.first()
             {
+                if occurred.replaces() {
+                    cascade(self.client.store.as_ref()).await;
+                }
                 return Ok(*occurred);
             }
         }

@@ -111,7 +111,7 @@ impl State {
         let mut all = Vec::with_capacity(fire.occurrences.len());
         for occurrence in &fire.occurrences {
             let new = schedules::run_of(&schedule, occurrence, &fire.caller);
-            let occurred = self.occur(&schedule, new, latest, now)?;
+            let occurred = self.occur(&schedule, (occurrence.at, new), latest, now)?;
             latest = occurred.run().or(latest);
             all.push(occurred);
         }
@@ -124,7 +124,7 @@ impl State {
     fn occur(
         &mut self,
         schedule: &Schedule,
-        new: NewRun,
+        (at, new): (Timestamp, NewRun),
         latest: Option<RunId>,
         now: Timestamp,
     ) -> Result<Occurred, Error> {
@@ -141,7 +141,7 @@ impl State {
             });
         }
         let latest = latest.and_then(|latest| self.runs.get(&latest)).map(|row| &row.run);
-        let decided = schedules::overlapping(schedule.overlap, latest);
+        let decided = schedules::overlapping(schedule, at, latest, now);
         let Some(live) = latest.map(|latest| latest.id) else {
             start::insert(self, new, None, now);
             return Ok(Occurred::Started { run });

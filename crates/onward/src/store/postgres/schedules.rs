@@ -111,7 +111,7 @@ pub(super) async fn fire(tx: &mut Tx, fire: &Fire) -> Result<Fired, Fault> {
     let mut all = Vec::with_capacity(fire.occurrences.len());
     for occurrence in &fire.occurrences {
         let new = schedules::run_of(&schedule, occurrence, &fire.caller);
-        let occurred = occur(tx, &schedule, &new, latest).await?;
+        let occurred = occur(tx, &schedule, (occurrence.at, &new), latest).await?;
         latest = occurred.run().or(latest);
         all.push(occurred);
     }
@@ -124,7 +124,7 @@ pub(super) async fn fire(tx: &mut Tx, fire: &Fire) -> Result<Fired, Fault> {
 async fn occur(
     tx: &mut Tx,
     schedule: &Schedule,
-    new: &NewRun,
+    (at, new): (Timestamp, &NewRun),
     latest: Option<RunId>,
 ) -> Result<Occurred, Fault> {
     let run = new.id;
@@ -142,7 +142,8 @@ async fn occur(
         Some(latest) => tx.locked(latest).await?,
         None => None,
     };
-    let decided = schedules::overlapping(schedule.overlap, latest.as_ref().map(|row| &row.run));
+    let found = latest.as_ref().map(|row| &row.run);
+    let decided = schedules::overlapping(schedule, at, found, tx.now);
     if let (Overlapping::Skip, Some(live)) = (decided, &latest) {
         return Ok(Occurred::Skipped { live: live.run.id });
     }

@@ -92,7 +92,7 @@ pub(super) fn fire(tx: &mut Tx<'_>, fire: &Fire) -> Result<Fired, Fault> {
     let mut all = Vec::with_capacity(fire.occurrences.len());
     for occurrence in &fire.occurrences {
         let new = schedules::run_of(&schedule, occurrence, &fire.caller);
-        let occurred = occur(tx, &schedule, &new, latest)?;
+        let occurred = occur(tx, &schedule, (occurrence.at, &new), latest)?;
         latest = occurred.run().or(latest);
         all.push(occurred);
     }
@@ -105,7 +105,7 @@ pub(super) fn fire(tx: &mut Tx<'_>, fire: &Fire) -> Result<Fired, Fault> {
 fn occur(
     tx: &mut Tx<'_>,
     schedule: &Schedule,
-    new: &NewRun,
+    (at, new): (Timestamp, &NewRun),
     latest: Option<RunId>,
 ) -> Result<Occurred, Fault> {
     let run = new.id;
@@ -124,7 +124,8 @@ fn occur(
         Some(latest) => row::by_id(tx.conn, latest)?,
         None => None,
     };
-    let decided = schedules::overlapping(schedule.overlap, latest.as_ref().map(|row| &row.run));
+    let found = latest.as_ref().map(|row| &row.run);
+    let decided = schedules::overlapping(schedule, at, found, tx.now);
     let Some(mut row) = latest.filter(|_| decided != Overlapping::Start) else {
         start::insert(tx, new, None)?;
         return Ok(Occurred::Started { run });
