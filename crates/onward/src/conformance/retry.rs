@@ -67,7 +67,7 @@ pub async fn retried_run_has_its_whole_time_again(stage: &Stage) {
     }
     let next = RunId::new();
     stage.pass(60);
-    let end = End::Continued { run: next, input: json(2) };
+    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
     stage.settle(worker.take(run).await, end).await.unwrap();
     assert_eq!(stage.run(next).await.deadline_at, Some(stage.in_ms(40)));
     stage.settle(worker.take(next).await, failed_at("pay")).await.unwrap();

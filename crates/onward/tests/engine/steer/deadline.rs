@@ -209,7 +209,7 @@ async fn an_endless_loop_ends_at_the_deadline_of_its_first_run() {
             onward.worker().lease(Duration::from_secs(2)).serve(WORK, async |ctx: Ctx, ()| {
                 ctx.step("look", async |_| Ok::<_, Failure>(1)).await?;
                 ctx.sleep(Duration::from_millis(30)).await;
-                ctx.continue_as(&())
+                ctx.continue_as(WORK, &())
             });
         let worker = worker.start().await.unwrap();
         let run = onward.start(WORK, &()).timeout(TIMEOUT).await.unwrap();
