@@ -232,8 +232,7 @@ mod tests {
 
     #[test]
     fn items_of_one_all_are_polled_in_order() {
-        let mut numbers = Numbers::default();
-        numbers.path = vec![(1, 0), (2, 3)];
+        let mut numbers = Numbers { path: vec![(1, 0), (2, 3)], ..Numbers::default() };
         poll(&mut numbers, "save");
         numbers.path = vec![(1, 1), (3, 0)];
         assert!(!numbers.take("save").uncertain, "another item of the outer one");
