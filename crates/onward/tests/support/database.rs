@@ -177,6 +177,7 @@ pub(crate) async fn open_near(schema: &Schema, clock: &TestClock) -> Arc<Postgre
         let record = Record::new(1, "step", Entry::Began, clock.now());
         store.record(lease, vec![record]).await.unwrap_err();
         assert!(Instant::now() < end, "there is no connection for lone writes");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     store
 }
