@@ -220,10 +220,10 @@ impl Driver {
         let past = Past::new(claimed.history, builds, claimed.voided_seq);
         let (last, signals) = ((claimed.last_seq, last_at), claimed.signals);
         let (notepad, chance) = (Notepad::of(&run), Chance::of(&run));
+        let scheduled_at = crate::model::schedule::time_of(&run);
         let workflow = run.workflow;
         let known = Known { workflow, past, used, now, last, signals, notepad, chance, undoable };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
-        let scheduled_at = crate::model::schedule::scheduled_at(run.key.as_deref());
         let ctx = Ctx::new(Arc::clone(&board), scheduled_at);
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));
         #[cfg(feature = "testing")]

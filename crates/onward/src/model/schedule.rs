@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "schedules")]
 use crate::Key;
-use crate::{Code, Error, Json, Timestamp};
+use crate::{Code, Error, Json, Run, Timestamp};
 
 /// The tag that names the schedule of a run.
 pub(crate) const SCHEDULE_TAG: &str = "schedule";
@@ -226,6 +226,19 @@ pub(crate) fn occurrence_key(name: &str, at: Timestamp) -> Key {
 #[cfg(feature = "schedules")]
 pub(crate) fn trigger_key(name: &str, at: Timestamp, nonce: &str) -> Key {
     Key::of([KEY_PREFIX, name, &at.to_string(), nonce])
+}
+
+/// The time that a run is for, if a schedule started it, or a run that it was forked from or goes on for.
+///
+/// The key says it of the run that the schedule started and of those that go on for it. A fork has a key
+/// of its own or none, and the tags of the run that it was forked from.
+pub(crate) fn time_of(run: &Run) -> Option<Timestamp> {
+    let is_derived = run.forked_from.is_some() || run.continued_from.is_some();
+    let is_of_schedule = is_derived && run.tags.contains_key(SCHEDULE_TAG);
+    scheduled_at(run.key.as_deref()).or_else(|| {
+        let time = run.tags.get(SCHEDULED_AT_TAG).filter(|_| is_of_schedule)?;
+        humantime::parse_rfc3339(time).ok().map(Timestamp::from)
+    })
 }
 
 /// The time that a run with this key is for, if a schedule started it.

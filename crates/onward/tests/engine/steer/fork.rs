@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward::{Code, Ctx, Failure, Onward, RunState, Seed, Workflow};
+use onward::{Code, Ctx, Failure, Onward, RunState, Seed, Timestamp, Workflow};
 
 use crate::stores::on_each_store;
 
@@ -218,6 +218,39 @@ async fn a_fork_from_after_a_token_was_handed_on_is_refused_and_says_where_to_fo
             assert!(!fork.result().await.unwrap(), "{step}");
         }
         assert!(run.fork("end").await.unwrap().result().await.unwrap(), "it was answered by then");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+const NIGHTLY: Workflow<u32, Option<Timestamp>> = Workflow::named("nightly");
+
+/// Which night it is about is no less its input than what it was started with.
+#[tokio::test]
+async fn a_fork_of_a_scheduled_run_is_about_the_same_time() {
+    on_each_store(async |onward| {
+        let worker = onward.worker().serve(NIGHTLY, async |ctx: Ctx, lap: u32| {
+            ctx.step("load", async |_| Ok::<_, Failure>(())).await?;
+            let time = ctx.scheduled_at();
+            let report = ctx.step("report", async |_| Ok::<_, Failure>(time)).await?;
+            if lap == 0 { ctx.continue_as(NIGHTLY, &1) } else { Ok(report) }
+        });
+        let worker = worker.start().await.unwrap();
+        let nightly = onward.schedule("nightly");
+        nightly.clone().every(Duration::from_secs(86_400)).start(NIGHTLY, &1).await.unwrap();
+        let run = nightly.trigger().await.unwrap().run().unwrap();
+        let run = onward.run(run).of_type::<Option<Timestamp>>();
+        let time = run.result().await.unwrap();
+        assert!(time.is_some());
+        for step in ["load", "report"] {
+            let fork = run.fork(step).await.unwrap();
+            assert_eq!(fork.result().await.unwrap(), time, "from {step}");
+            let again = fork.fork(step).key(format!("again {step}")).await.unwrap();
+            assert_eq!(again.result().await.unwrap(), time, "from {step} of the fork");
+            let goes_on = run.fork(step).input(&0).await.unwrap();
+            assert_eq!(goes_on.result().await.unwrap(), time, "from {step}, and on");
+            assert!(goes_on.own_status().await.unwrap().continued_as.is_some());
+        }
         worker.shutdown().await.unwrap();
     })
     .await;
