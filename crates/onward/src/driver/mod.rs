@@ -332,7 +332,7 @@ impl Driver {
         if let Some(stopping) = &self.stopping {
             let over = match stopping.stop {
                 Stop::Release => !self.board.delays_release(),
-                Stop::Deadline | Stop::Cancel | Stop::Drop => self.board.active() == 0,
+                Stop::Deadline | Stop::Cancel | Stop::Drop => !self.board.delays_end(),
             };
             return over.then_some(Verdict::Stopped(stopping.stop));
         }

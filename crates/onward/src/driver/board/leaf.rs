@@ -191,6 +191,36 @@ impl Standing {
         }
     }
 
+    /// Whether a run that is asked to end waits for such a leaf: for its grace time, and no longer.
+    fn delays_end(self) -> bool {
+        match self {
+            Standing::Executes => true,
+            // What is on its way to the store the driver knows of itself.
+            Standing::Wants
+            | Standing::Begins
+            | Standing::Records
+            | Standing::Ready
+            | Standing::Looks
+            | Standing::Rests
+            | Standing::StandsBack => false,
+        }
+    }
+
+    /// Whether such a leaf of a run that is replayed goes beyond its records.
+    fn ends_replay(self) -> bool {
+        match self {
+            Standing::Wants => true,
+            // Nothing begins in a replay, so what is not recorded goes no further than that.
+            Standing::Begins
+            | Standing::Executes
+            | Standing::Records
+            | Standing::Ready
+            | Standing::Looks
+            | Standing::Rests
+            | Standing::StandsBack => false,
+        }
+    }
+
     /// Whether a result that is shown before it is durable could let such a leaf begin something.
     fn forbids_lone_result(self) -> bool {
         match self {
@@ -273,6 +303,16 @@ impl Leaves {
     /// Whether a run that is to be given back has something that ends by itself.
     pub(super) fn delay_release(&self) -> bool {
         self.any(Standing::delays_release)
+    }
+
+    /// Whether a run that is asked to end has a body that may yet finish.
+    pub(super) fn delay_end(&self) -> bool {
+        self.any(Standing::delays_end)
+    }
+
+    /// Whether a run that is replayed has come to something that is not recorded.
+    pub(super) fn end_replay(&self) -> bool {
+        self.any(Standing::ends_replay)
     }
 
     /// Whether the one result that is to be recorded may be shown before it is durable.

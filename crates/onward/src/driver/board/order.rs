@@ -178,6 +178,11 @@ impl Board {
         self.lock().leaves.delay_release()
     }
 
+    /// Whether a run that is asked to end has a body that may yet finish.
+    pub(crate) fn delays_end(&self) -> bool {
+        self.lock().leaves.delay_end()
+    }
+
     /// Whether nothing began in this execution that is not recorded: the function is being replayed.
     pub(crate) fn is_replaying(&self) -> bool {
         !self.lock().went_on
@@ -189,8 +194,8 @@ impl Board {
     pub(crate) fn may_ask_more(&self) -> bool {
         let inner = self.lock();
         let waits_elsewhere = inner.leaves.is_empty();
-        let wants = inner.leaves.count(Standing::Wants) > 0;
-        !wants && (inner.has_unasked() || inner.misses_on_cancel() || waits_elsewhere)
+        !inner.leaves.end_replay()
+            && (inner.has_unasked() || inner.misses_on_cancel() || waits_elsewhere)
     }
 
     /// Tells the leaves that the run is asked to stop, or that it is not any more.
