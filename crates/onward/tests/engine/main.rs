@@ -25,6 +25,8 @@ mod steer;
 mod step_key;
 mod undo;
 
+mod pairs;
+
 mod transaction;
 mod transactional_start;
 
