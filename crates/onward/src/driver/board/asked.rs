@@ -13,7 +13,6 @@ use super::{
     Board, Child, Draft, Inner, Leaf, LeafId, LeafKind, Phase, Standing, Then, Told, Transaction,
     Trouble,
 };
-use crate::driver::Stop;
 use crate::driver::past::PastStep;
 use crate::driver::wake::Here;
 use crate::{Code, Failure, Json, Timestamp};
@@ -83,8 +82,8 @@ impl Board {
                 inner.offer_again(id);
                 Told::Wait
             }
-            // It would be dropped as soon as its grace time is over.
-            Phase::Allowed if inner.stopping >= Some(Stop::Deadline) => Told::Wait,
+            // It would be dropped as soon as its grace time is over, or keep a run that is to be given back.
+            Phase::Allowed if leaf.is_held_by(inner.stopping) => Told::Wait,
             Phase::Allowed if full => {
                 inner.leaves.remove(id);
                 Told::Full
@@ -117,6 +116,7 @@ impl Board {
             Then::Record => Phase::Recording,
             Then::Pause(until) => {
                 leaf.try_number = draft.try_number + 1;
+                leaf.is_begun = false;
                 Phase::RecordingTry(until)
             }
         };

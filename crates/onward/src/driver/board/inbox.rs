@@ -146,6 +146,7 @@ impl Board {
                 inner.inbox.leave(&name, id);
                 return Told::Full;
             }
+            Phase::Allowed if kind == LeafKind::Child && leaf.is_held_by(inner.stopping) => {}
             // A child whose end has come was started before, and may have been pruned since.
             Phase::Allowed if kind == LeafKind::Child && !inner.inbox.has_new(&name) => {
                 inner.leaves.set(id, Phase::Active);

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use tokio::task::AbortHandle;
 
-use super::KeyTold;
+use super::{KeyTold, Stop};
 use crate::{Failure, Record, Timestamp, Waits};
 
 /// The name of a leaf within its run's execution.
@@ -32,6 +32,8 @@ pub(super) struct Leaf {
     pub(super) waits: Option<Waits>,
     /// From when on a signal comes too late for it.
     pub(super) due: Option<Timestamp>,
+    /// Whether that its body begins is recorded, so that it must not wait for another attempt.
+    pub(super) is_begun: bool,
     /// Its place among the waits of its name: they are served in the order in which they were made.
     pub(super) order: u32,
 }
@@ -49,8 +51,19 @@ impl Leaf {
             key: None,
             waits: None,
             due: None,
+            is_begun: false,
             order: 0,
         }
+    }
+
+    /// Whether it may not begin, since the run is asked to stop so. Where the run is only given back, what
+    /// is recorded as begun goes on, and a time may pass.
+    pub(super) fn is_held_by(&self, stopping: Option<Stop>) -> bool {
+        let executes = match self.kind {
+            LeafKind::Step | LeafKind::Child | LeafKind::Start => !self.is_begun,
+            LeafKind::Timer | LeafKind::Signal => false,
+        };
+        stopping.is_some_and(|stop| stop >= Stop::Deadline || executes)
     }
 
     /// The same leaf, whose result is recorded.

@@ -147,11 +147,12 @@ impl Board {
             RecordKind::Began if id == NOBODY => return inner.noted(),
             _ => {}
         }
-        let Some(leaf) = inner.leaves.get(id) else { return };
+        let Some(leaf) = inner.leaves.get_mut(id) else { return };
         if kind.is_final() {
             inner.leaves.set(id, Phase::Recorded { seq, at, record: None });
             inner.ready.insert(seq, id);
         } else if kind == RecordKind::Began {
+            leaf.is_begun = true;
             let waker = inner.allow(id);
             drop(inner);
             waker.into_iter().for_each(Waker::wake);

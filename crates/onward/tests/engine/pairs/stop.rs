@@ -1,6 +1,7 @@
 //! Cancels, deadlines and pauses of runs with something of every other feature under way.
 
-use std::future::ready;
+use std::future::{Future, poll_fn, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,6 +212,51 @@ async fn nothing_more_of_a_fan_out_begins_once_its_run_is_stopped() {
             assert_eq!(soon(run.ended()).await.unwrap().state, expected, "it {how}");
             assert_eq!(log.count("square"), begun, "it {how}");
         }
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+/// The second may begin when it is polled, which is once the first is done: by then the run is paused.
+#[tokio::test]
+async fn a_step_that_may_begin_does_not_once_its_run_is_paused() {
+    on_each_store(async |onward| {
+        let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
+        let of = (log.clone(), Arc::clone(&gate));
+        let worker = onward.worker().serve(WORK, move |ctx: Ctx, _| {
+            let (log, gate) = of.clone();
+            async move {
+                let mut one = ctx.step("one", async |_| {
+                    log.add("one");
+                    gate.acquire().await.unwrap().forget();
+                    Ok::<_, Failure>(1)
+                });
+                let mut two = ctx.step("two", async |_| {
+                    log.add("two");
+                    Ok::<_, Failure>(2)
+                });
+                let mut has_asked = false;
+                let first = poll_fn(|cx| {
+                    if !has_asked {
+                        has_asked = true;
+                        assert!(Pin::new(&mut two).poll(cx).is_pending());
+                    }
+                    Pin::new(&mut one).poll(cx)
+                });
+                Ok(first.await? + two.await?)
+            }
+        });
+        let worker = start(worker, &log).await;
+        let run = onward.start(WORK, &0).await.unwrap();
+        log.until("one").await;
+        run.pause().await.unwrap();
+        until_heard(&onward, &log).await;
+        gate.add_permits(1);
+        until_state(&run, RunState::Queued).await;
+        assert_eq!(log.count("two"), 0);
+        run.resume().await.unwrap();
+        assert_eq!(soon(run.result()).await.unwrap(), 3);
+        assert_eq!((log.count("one"), log.count("two")), (1, 1));
         worker.shutdown().await.unwrap();
     })
     .await;
