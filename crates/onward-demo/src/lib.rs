@@ -36,14 +36,14 @@ use self::service::Services;
 pub use self::worker::WorkerArgs;
 use self::workflow::{Attachment, INDEX_ATTACHMENT};
 
-/// The subcommand of this program's worker process, which a program with a demo must have: its
+/// The subcommand that starts the demo's worker process. A program with the demo must have it; its
 /// arguments are [`WorkerArgs`].
 pub const WORKER: &str = "demo-worker";
 
 /// What the demo does, for a help text.
 pub const ABOUT: &str = "Kill a worker halfway through 200 runs, and count what was lost";
 
-/// What stands below the options in a help text.
+/// The text below the options in a help text.
 pub const AFTER_HELP: &str = "\
 Each attachment is a run of three steps: find customer, ocr, update index. The OCR service fails one
 call in five. Halfway, the worker process is killed with SIGKILL and another one is started. Then the
@@ -73,7 +73,7 @@ pub enum Form {
 }
 
 impl DemoArgs {
-    /// Runs the demo. `command` is what a user types in front of `dev` to get the dashboard.
+    /// Runs the demo. `command` is what a user types before `dev` to open the dashboard.
     ///
     /// # Errors
     /// When the demo cannot be run. Lost work is not an error; it is reported in [`Findings`].

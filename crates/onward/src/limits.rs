@@ -99,12 +99,12 @@ pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// large worker dies.
 pub const SWEEP_BATCH_MAX: usize = 1_000;
 
-/// Runs that went on as a cancelled one and that one sweep looks back at, for children that they left: a
-/// chain may be long, and each is a look. The next pass goes on.
+/// Runs that precede a cancelled run through `continue_as`, and whose children one sweep looks for: a chain
+/// may be long, and each run needs a look. The next pass continues.
 pub const CASCADE_BACK_MAX: usize = 1_000;
 
-/// Runs past their deadline that one sweep ends, or opens to be undone: each is a write of its own, as
-/// with children. The next pass goes on.
+/// Runs past their deadline that one sweep ends, or opens to be undone: each needs its own write, as
+/// children do. The next pass continues.
 pub const LATE_BATCH_MAX: usize = 100;
 
 /// Children of cancelled runs that one sweep asks to end: each is a write of its own, and a sweep must
@@ -217,9 +217,9 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// The shortest lease: renewal happens three times in a lease and must survive a slow commit.
 pub const LEASE_MIN: Duration = Duration::from_millis(200);
 
-/// Leases for which a worker's runtime may leave the task that claims unpolled before its lease is not
-/// renewed any more: long enough for a blocking call that should not be there, and after that others
-/// execute its runs.
+/// Number of leases for which a worker's runtime may fail to poll the task that claims before the worker's
+/// lease is no longer renewed and others execute its runs. It is long enough for a blocking call that
+/// should not be there.
 pub const HANG_LEASES_MAX: u32 = 3;
 
 /// How long [`shutdown`](crate::Worker::shutdown) lets step bodies finish: less than the 30 s that
@@ -263,17 +263,17 @@ pub const ENDING_CRASHES_MAX: u32 = 2 * CRASHES_MAX;
 /// long a mended run waits.
 pub const CRASH_BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// How long a worker stops claiming to be alone with a suspect before it takes it anyway, and how long
-/// that is alone then: a suspect must neither starve nor stop the worker. With its pause of a second an
-/// innocent one behind a killer is executed well within ten.
+/// How long a worker stops claiming other runs, to be alone with a suspect, before it takes the suspect
+/// anyway; and how long the suspect is alone then. A suspect must neither starve nor stop the worker. With
+/// the pause of a second, an innocent suspect behind a killer is executed well within ten seconds.
 pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long nothing but suspects is claimed while there are more of them: a hundred short ones pass in
-/// that time, and nobody else waits for longer.
+/// How long a worker claims only suspects while there are more of them: a hundred short suspects end in
+/// that time, and no other run waits longer.
 pub const SUSPECTS_TURN_MAX: Duration = Duration::from_secs(6);
 
-/// Suspects that are executed beside each other, once as many of their batch were innocent: a killer
-/// among them takes no more than these with it, and each of them is alone after that.
+/// Suspects that are executed side by side, once as many of their batch were innocent: a killer among them
+/// takes no more than these with it, and after that each of them is executed alone.
 pub const SUSPECTS_BESIDE_MAX: usize = 8;
 
 /// Polls of a workflow function without a pause before a warning says that it never rests: no
@@ -355,8 +355,8 @@ pub const ENDS_COUNTED_MAX: usize = 20_000;
 /// workflow with more of them is better checked with a smaller input.
 pub const CHECK_POINTS_MAX: usize = 2_000;
 
-/// How often a check replays the whole of a run: what chance decides, as the order in which `select!` polls,
-/// goes another way in one of so many with near certainty.
+/// How often a check replays the whole of a run. If chance decides something, such as the order in which
+/// `select!` polls, at least one of so many replays almost certainly takes another path.
 pub const CHECK_REPLAYS: usize = 8;
 
 /// How long one life of a process may take in a check, by the machine's clock: fakes answer at once,

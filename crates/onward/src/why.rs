@@ -85,9 +85,9 @@ pub enum Why {
         /// How many they execute at once.
         places: u64,
     },
-    /// It crashed with its workers, and waits until one executes nothing else.
+    /// Its workers crashed while they executed it, so it waits for a worker that executes nothing else.
     Suspected {
-        /// How many workers in a row died in it.
+        /// How many workers in a row died while they executed it.
         crashes: u32,
     },
     /// As many runs of its lane are running as may be.

@@ -91,7 +91,8 @@ impl<O> RunHandle<O> {
         RunHandle::new(self.client, self.id)
     }
 
-    /// The run as it stands. A run that goes on as another is followed: its id is that of the last.
+    /// The current state of the run. If the run continues as another with `continue_as`, this is the
+    /// last of these runs, with its own id.
     ///
     /// # Errors
     /// `run_not_found`, or that the store does not answer.
@@ -99,8 +100,8 @@ impl<O> RunHandle<O> {
         super::steer::last(&self.client, self.id).await
     }
 
-    /// The run of this very id as it stands, also when another goes on for it: that one is its
-    /// `continued_as`.
+    /// The current state of the run with this id, even if it continues as another run: then
+    /// `continued_as` is the id of that run.
     ///
     /// ```
     /// # use onward::{Ctx, Failure, Onward, RunState, Workflow};
@@ -168,8 +169,8 @@ impl<O> RunHandle<O> {
         duplicates.map_err(|error| Error::from(error).of_run(self.id))
     }
 
-    /// Asks the run to end. A body that executes is told within a second and has a few more to
-    /// finish. A run that goes on as another is followed.
+    /// Asks the run to end. A body that executes is told within a second and has a few more to finish.
+    /// If the run continues as another, the last of these runs is asked.
     ///
     /// ```
     /// # use onward::{Onward, RunState, Workflow};
@@ -188,9 +189,10 @@ impl<O> RunHandle<O> {
         super::steer::cancel(&self.client, self.id).await
     }
 
-    /// Lets a failed or stuck run go on from the step that failed, which gets all its tries
-    /// again. Whatever succeeded stays as it is. If a child's failure ended it, the child is retried
-    /// too, and its new end is waited for. A run that goes on as another is followed.
+    /// Lets a failed or stuck run go on from the step that failed, which gets all its tries again.
+    /// Whatever succeeded stays as it is. If a child's failure ended it, the child is retried too, and
+    /// the run waits for its new end. If the run continues as another, the last of these runs is
+    /// retried.
     ///
     /// # Errors
     /// `run_not_failed`, `run_undone` when it has turned back, `run_not_found`, or that the store does
@@ -297,7 +299,8 @@ impl<O> RunHandle<O> {
         Ok(untaken)
     }
 
-    /// Why the run is not running, or that it is. A run that goes on as another is followed.
+    /// Why the run is not running, or that it is. If the run continues as another, this is about the
+    /// last of these runs.
     ///
     /// # Errors
     /// `run_not_found`, or that the store does not answer.

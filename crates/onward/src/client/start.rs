@@ -124,8 +124,9 @@ macro_rules! start_options {
             self
         }
 
-        /// Fails with `deadline_exceeded` if it has not ended this long after its start, also if no worker
-        /// can claim it. Its children have no more time than that; a retry gives it all again.
+        /// The run fails with `deadline_exceeded` if it has not ended this long after its start, even
+        /// if no worker can claim it. Its children have no more time than the run. A retry gives the
+        /// run the full time again.
         pub fn timeout(mut self, timeout: Duration) -> Self {
             self.options.timeout = Some(timeout);
             self

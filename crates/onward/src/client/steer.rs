@@ -98,7 +98,8 @@ impl<O> RunHandle<O> {
     /// Pauses the run: a step that is executing is let finish and is recorded, nothing new begins, and
     /// the run is given back. Until [`resume`](RunHandle::resume) no worker takes it. Timers that come
     /// due and signals that arrive are kept. Its deadline holds all the same, and a cancel goes
-    /// through. Again: it stays as it is. A run that goes on as another is followed.
+    /// through. A run that is already paused stays as it is. If the run continues as another, the last
+    /// of these runs is paused.
     ///
     /// ```
     /// # use onward::{Code, Onward, Workflow};
@@ -143,7 +144,7 @@ impl<O> RunHandle<O> {
     }
 
     /// Lets a paused run go on: at once, or when what it waits for comes. One that is not paused stays
-    /// as it is. A run that goes on as another is followed.
+    /// as it is. If the run continues as another, the last of these runs is resumed.
     ///
     /// # Errors
     /// `run_finished` when it has ended, `run_not_found`, or that the store does not answer.
@@ -181,8 +182,8 @@ impl<O> RunHandle<O> {
     ///
     /// # Errors
     /// When it is awaited: `step_not_found` with the steps that are there, `fork_refused` when a child
-    /// was started before the step and had not ended, or a callback had no answer, `key_taken`, `run_not_found`, or that the store
-    /// does not answer.
+    /// that was started before the step had not ended, or a callback had no answer, `key_taken`,
+    /// `run_not_found`, or that the store does not answer.
     pub fn fork(&self, step: impl Into<String>) -> ForkRun<O> {
         ForkRun::new(std::sync::Arc::clone(&self.client), self.id, step.into())
     }

@@ -117,7 +117,7 @@ pub async fn end_of_a_child_before_the_park_is_not_missed(stage: &Stage) {
     assert_eq!(stage.settle(lease, awaiting(child, 0)).await.unwrap(), Settled::Queued);
 }
 
-/// A parent that has ended well, or was cancelled, is told nothing, and its child ends all the same.
+/// A parent that has completed or was cancelled is not notified, and its child still ends.
 pub async fn end_of_a_child_after_its_parents(stage: &Stage) {
     let worker = stage.worker().await;
     for end in [End::Completed(json(1)), End::Cancelled] {
@@ -133,8 +133,8 @@ pub async fn end_of_a_child_after_its_parents(stage: &Stage) {
     }
 }
 
-/// How a child ended is kept for a parent that failed, since a retry of it waits for the child again. It
-/// wakes nobody, and goes past the limit of signals as every end of a child does.
+/// A failed parent keeps how its child ended, since a retry of the parent waits for the child again.
+/// The end wakes nobody. Like every end of a child, it is kept past the limit of signals.
 pub async fn end_of_a_child_is_kept_for_a_failed_parent(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;

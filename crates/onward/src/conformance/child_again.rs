@@ -146,8 +146,8 @@ pub async fn cascade_reaches_children_at_once(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
-/// A cancel reaches children when it is asked for: their parent may go on for long with its grace and
-/// its undos, or wait until somebody claims it.
+/// A cancel reaches children as soon as it is requested: their parent may take long for its grace time
+/// and its undos, or wait until a worker claims it.
 pub async fn cascade_reaches_children_while_their_parent_goes_on(stage: &Stage) {
     let worker = stage.worker().await;
     let (held, parks) = (stage.running(&worker).await, stage.running(&worker).await);
@@ -166,7 +166,7 @@ pub async fn cascade_reaches_children_while_their_parent_goes_on(stage: &Stage) 
     }
 }
 
-/// A child that is started by a run that is asked to end, and has not heard of it, is asked too.
+/// If a run is asked to end and starts a child before it notices, the child is asked too.
 pub async fn child_of_a_run_that_is_to_end_is_asked_too(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;

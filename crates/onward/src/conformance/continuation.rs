@@ -37,8 +37,8 @@ pub async fn continuation_takes_the_key(stage: &Stage) {
     assert_eq!((again.run, again.how), (next, StartedHow::Existing));
 }
 
-/// A run that is asked to end does not go on: what it has to do on a cancel would be lost with it. Its
-/// holder is told so, and nothing of the settle is written.
+/// A run that is asked to end does not continue as another: the work that it must do on a cancel would
+/// be lost. Its holder is notified, and nothing of the settle is written.
 pub async fn marked_run_does_not_go_on(stage: &Stage) {
     let worker = stage.worker().await;
     let run = stage.start(keyed("order-1", 1, OnConflict::Existing)).await;
@@ -117,8 +117,8 @@ pub async fn run_behind_moves_along(stage: &Stage) {
     worker.take(behind).await;
 }
 
-/// A cancel of the run that goes on reaches the children that those before it started, but for detached
-/// ones: nobody else would end them.
+/// A cancel of the last run reaches the children that the runs before it started, except detached ones:
+/// nobody else would end them.
 pub async fn cancel_reaches_the_children_of_the_runs_before(stage: &Stage) {
     let worker = stage.worker().await;
     let mut lease = stage.running(&worker).await;

@@ -114,7 +114,7 @@ pub async fn fork_keeps_what_a_retry_voided(stage: &Stage) {
     assert!(history[1].voided_at.is_some() && history[2].voided_at.is_none());
 }
 
-/// What the run can undo it undoes itself: a fork that takes the records along has nothing to undo.
+/// A run undoes its own steps: a fork that copies their records has nothing to undo.
 pub async fn fork_takes_no_undo_along(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
@@ -158,7 +158,8 @@ pub async fn fork_with_an_open_child_is_refused(stage: &Stage) {
     steer(stage).fork(fork_of(lease.run, "mail")).await.unwrap();
 }
 
-/// The end of a child that a retry took back does not count: the child goes on, and tells its parent.
+/// The end of a child that a retry took back does not count: the child continues and reports to its
+/// parent.
 pub async fn fork_with_a_retried_child_is_refused(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
@@ -175,8 +176,8 @@ pub async fn fork_with_a_retried_child_is_refused(stage: &Stage) {
     assert_conflict(refused, Conflict::ChildOpen { run: lease.run });
 }
 
-/// A callback whose token may have been handed on, and that has no answer, cannot be taken along: the
-/// answer comes to the run that made it.
+/// A callback without an answer cannot be copied if its token may have been handed out: the answer
+/// comes to the run that made it.
 pub async fn fork_with_an_open_callback_is_refused(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
@@ -198,8 +199,9 @@ pub async fn fork_with_an_open_callback_is_refused(stage: &Stage) {
     }
 }
 
-/// The end of a child that a fork took along was told to another run, and cannot be told anew: a retry
-/// takes the child's start and its end out of the history, so that the fork starts one of its own.
+/// The end of a child in copied records was reported to the first run and cannot be reported again. A
+/// retry of the fork removes the child's start and its end from the history, so that the fork starts
+/// its own child.
 pub async fn retry_of_a_fork_takes_out_the_child_that_failed_it(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;

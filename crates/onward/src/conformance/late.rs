@@ -1,4 +1,4 @@
-//! Deadlines of runs that nobody holds, and of children: a sweep ends what no worker can claim.
+//! Deadlines of runs that nobody holds, and of children: a sweep ends runs that no worker can claim.
 
 use super::stage::*;
 use crate::limits::LATE_BATCH_MAX;
@@ -57,7 +57,7 @@ pub async fn late_run_that_nobody_serves_fails(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
-/// So does one that has begun and has nothing to undo, waiting or queued.
+/// A waiting or queued run that has begun and has nothing to undo fails too.
 pub async fn late_run_with_nothing_to_undo_fails(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = released(stage, &worker, done(1, "look", 1)).await;
@@ -75,7 +75,7 @@ pub async fn late_run_with_nothing_to_undo_fails(stage: &Stage) {
     assert_lost(stage.record(held, vec![done(2, "late", 1)]).await);
 }
 
-/// A run that a worker holds is its holder's to end.
+/// Only its holder ends a run that a worker holds.
 pub async fn late_run_that_is_held_is_left_to_its_holder(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = worker.take(stage.start(timed()).await).await;
@@ -86,7 +86,7 @@ pub async fn late_run_that_is_held_is_left_to_its_holder(stage: &Stage) {
     stage.settle(lease, End::Completed(json(1))).await.unwrap();
 }
 
-/// A run with something to undo is opened to every worker, once, and goes on to wait for one.
+/// A run with something to undo is opened to every worker, once, and keeps waiting for one.
 pub async fn late_run_with_something_to_undo_waits_for_a_worker(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = released(stage, &worker, undoable(1, "charge")).await;
@@ -100,7 +100,7 @@ pub async fn late_run_with_something_to_undo_waits_for_a_worker(stage: &Stage) {
     stage.settle(claimed.lease, failed_at("charge")).await.unwrap();
 }
 
-/// A run on its way back goes on as it is: it waits for the next try of an undo.
+/// A run that is being undone stays as it is: it waits for the next try of an undo.
 pub async fn late_run_on_its_way_back_waits_as_it_does(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = worker.take(stage.start(timed()).await).await;
@@ -118,7 +118,7 @@ pub async fn late_run_on_its_way_back_waits_as_it_does(stage: &Stage) {
     );
 }
 
-/// A run that is asked to end does so as cancelled, whatever its time.
+/// A run that is asked to end ends as cancelled, even if its time is over.
 pub async fn late_cancelled_run_ends_as_cancelled(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = released(stage, &worker, done(1, "look", 1)).await;
@@ -129,8 +129,8 @@ pub async fn late_cancelled_run_ends_as_cancelled(stage: &Stage) {
     assert!(claimed.run.cancel_at.is_some());
 }
 
-/// A sweep ends a bounded number of runs and says that there are more; those that wait to be undone
-/// are in the way of none.
+/// A sweep ends a bounded number of runs and says that there are more. Runs that wait to be undone do
+/// not block others.
 pub async fn sweep_of_late_runs_is_bounded(stage: &Stage) {
     let worker = stage.worker().await;
     for _ in 0..LATE_BATCH_MAX {
@@ -151,7 +151,7 @@ pub async fn sweep_of_late_runs_is_bounded(stage: &Stage) {
     }
 }
 
-/// The end of a late run is told to its parent.
+/// The parent of a late run is notified of its end.
 pub async fn end_of_a_late_run_is_told(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;

@@ -40,7 +40,7 @@ pub async fn renew_twice(stage: &Stage) {
     stage.assert_unchanged(&before).await;
 }
 
-/// A renewal says which runs the worker holds, in which attempts.
+/// A renewal returns the runs that the worker holds, with their attempts.
 pub async fn renew_says_what_is_held(stage: &Stage) {
     let (worker, other) = (stage.worker().await, stage.worker().await);
     assert_eq!(worker.renew().await.unwrap().held, []);

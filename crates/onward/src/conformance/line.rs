@@ -12,7 +12,7 @@ use crate::{CatchUp, Overlap, RunId, RunState, Waits};
 
 const TIMEOUT_MS: u64 = 1_000;
 
-/// `All` runs every missed time, one after the other, where one run at a time is wanted.
+/// `All` runs every missed time, one after the other, if the schedule allows one run at a time.
 pub async fn missed_times_wait_one_behind_the_other(stage: &Stage) {
     let Some(store) = stage.store.schedules() else { return };
     let schedule = store.put_schedule(every_missed_one(stage)).await.unwrap();
@@ -37,8 +37,8 @@ pub async fn missed_times_wait_one_behind_the_other(stage: &Stage) {
     }
 }
 
-/// A run whose time is over before its turn leaves its place to the one behind it, which begins when
-/// the one ahead of both has ended.
+/// If a run's time is over before its turn, the run behind it takes its place and begins when the run
+/// ahead of both has ended.
 pub async fn late_run_leaves_its_place_in_the_line(stage: &Stage) {
     let worker = stage.worker().await;
     let Some((first, middle, last)) = line_of_three(stage, &worker).await else { return };
@@ -48,7 +48,7 @@ pub async fn late_run_leaves_its_place_in_the_line(stage: &Stage) {
     assert_next(stage, &worker, first, last).await;
 }
 
-/// So does one that is cancelled.
+/// The same holds if the run is cancelled before its turn.
 pub async fn cancelled_run_leaves_its_place_in_the_line(stage: &Stage) {
     let worker = stage.worker().await;
     let Some((first, middle, last)) = line_of_three(stage, &worker).await else { return };

@@ -238,7 +238,8 @@ fn undoable() -> Record {
     Record { undoable: true, ..done(1, "pay", 1) }
 }
 
-/// The deadline of a paused run holds: a sweep opens it, and whoever claims it undoes and ends it.
+/// The deadline of a paused run holds: a sweep opens the run, and the worker that claims it undoes and
+/// ends it.
 pub async fn deadline_of_a_paused_run_holds(stage: &Stage) {
     let worker = stage.worker().await;
     let new = || NewRun { timeout_ms: Some(1_000), ..new_run() };

@@ -49,8 +49,8 @@ pub async fn retry_without_a_failed_step_voids_nothing(stage: &Stage) {
     assert_eq!(steps(&worker.take_whole(lease.run).await.history), [(1, "ocr")]);
 }
 
-/// A retried run has its whole time again, from the retry on and however often: the time that it had
-/// may be what it failed by. So has one that goes on for another.
+/// A retried run gets its full timeout again, from each retry on, since it may have failed because its
+/// time was over. So does a run that continues another.
 pub async fn retried_run_has_its_whole_time_again(stage: &Stage) {
     let worker = stage.worker().await;
     let start_at = StartAt::After(1_000);

@@ -1,6 +1,6 @@
 //! The cases about schedules, which are part of the suite.
 //!
-//! Owns: which cases there are. Never what they say; that is `schedules` and `firing`.
+//! Owns: which cases there are. Never what they check: that is in `schedules` and `firing`.
 
 /// Makes one test of every case about schedules, on stores that the given
 /// [`Harness`](crate::conformance::Harness) opens. It is part of `conformance_suite`.

@@ -219,8 +219,8 @@ pub async fn continuation_knows_the_signals_taken(stage: &Stage) {
     assert!(!send(stage, paid(next)).await.was_there, "the oldest is forgotten");
 }
 
-/// A signal that is recorded may not have been given to the function: those that its holder names are
-/// handed on as if they were not, in their order, once, and with their keys.
+/// A recorded signal may not have reached the function. The signals that the holder names go to the
+/// next run as if they were not recorded: in order, once, and with their keys.
 pub async fn continuation_takes_the_signals_not_delivered(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
@@ -249,8 +249,8 @@ pub async fn continuation_takes_the_signals_not_delivered(stage: &Stage) {
     assert_eq!(voided.map(|record| record.seq).collect::<Vec<_>>(), [2, 3, 4]);
 }
 
-/// What the engine itself sends is for the run that asked for it: how a child ended, and the answer to a
-/// callback. The run that goes on would take it for that of a child or a callback of its own.
+/// Signals that the engine sends, which are a child's end and a callback's answer, are only for the run
+/// that asked for them. The next run would take them for those of its own child or callback.
 pub async fn continuation_is_told_no_ends_of_children(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;

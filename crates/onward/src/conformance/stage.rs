@@ -317,7 +317,7 @@ pub fn assert_lost<T: fmt::Debug>(answer: Result<T, Error>) {
     assert!(matches!(answer, Err(Error::LeaseLost)), "expected LeaseLost, got {answer:?}");
 }
 
-/// As many calls at once as a busy store answers within its time limits.
+/// The number of concurrent calls that a busy store answers within its time limits.
 pub const AT_ONCE_MAX: usize = 50;
 
 /// Asserts that the write was refused with this conflict.

@@ -3,7 +3,8 @@
 //! Owns: which cases there are. Never what they say; `pause`, `fork`, `note`, `continuation`, `seen`,
 //! `child_again`, `late` and `line` do.
 
-/// Makes one test of every case about pausing, forking, noting and going on; a part of the suite.
+/// Makes one test of every case about pausing, forking, noting and continuing. It is part of
+/// `conformance_suite`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! steering_conformance_suite {

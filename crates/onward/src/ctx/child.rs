@@ -68,9 +68,9 @@ impl<O: DeserializeOwned> StartChild<O> {
         self
     }
 
-    /// Gives the child an id of its own among the children of its workflow, as
-    /// [`StepFuture::id`](crate::StepFuture::id) does: for a function that starts a child and is called
-    /// in several branches of a `select!` or `join!` at once.
+    /// Gives the child its own id among the children of its workflow, as
+    /// [`StepFuture::id`](crate::StepFuture::id) does for a step. Use it in a function that starts a
+    /// child and that several branches of a `select!` or `join!` call.
     ///
     /// ```
     /// # use onward::{Ctx, Failure, Workflow};
@@ -116,8 +116,8 @@ impl<O: DeserializeOwned> StartChild<O> {
         self.with(|new| new.start_at = StartAt::After(millis(delay)))
     }
 
-    /// Fails with `deadline_exceeded` if it has not ended this long after its start. Unless it is
-    /// detached, it has no more time than its parent in any case.
+    /// The child fails with `deadline_exceeded` if it has not ended this long after its start. Unless
+    /// it is detached, it never has more time than its parent.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|new| new.timeout_ms = Some(millis(timeout)))
     }
@@ -264,7 +264,7 @@ impl<O: DeserializeOwned> Child<O> {
 
 /// The output of a child; made by [`StartChild::result`] and [`Child::result`].
 ///
-/// It does nothing unless it is awaited, of which the compiler warns:
+/// It does nothing unless you await it. The compiler warns if you do not:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]

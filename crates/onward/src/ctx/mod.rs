@@ -390,9 +390,9 @@ impl Ctx {
         self.scheduled_at
     }
 
-    /// Ends this run and goes on with another input of its workflow, under the same key and with a fresh
-    /// history. What this run did is done: its undos are dropped. Signals that it was not given are
-    /// given to the run that goes on. Return what this gives:
+    /// Ends this run and continues as a new run of the same workflow with another input, under the same
+    /// key and with a fresh history. The work of this run is final: its undos are dropped. Signals that
+    /// it did not receive go to the new run. Return the value of this call from your function:
     ///
     /// ```
     /// # use onward::{Ctx, Failure, Workflow};
@@ -411,8 +411,8 @@ impl Ctx {
     /// ```
     ///
     /// # Errors
-    /// Always: with what ends the run that way, with why the input cannot be stored, or with
-    /// `invalid_option` where the run is of another workflow.
+    /// Always: with the value that makes the run continue, with the reason why the input cannot be
+    /// stored, or with `invalid_option` if the run is of another workflow.
     pub fn continue_as<I: Serialize, O>(
         &self,
         workflow: Workflow<I, O>,
@@ -422,7 +422,7 @@ impl Ctx {
         if workflow.name() != self.board.workflow {
             let (own, other) = (&self.board.workflow, workflow.name());
             let why =
-                format!("a run of {own:?} cannot go on as one of {other:?}; start that instead");
+                format!("a run of {own:?} cannot continue as {other:?}; start {other:?} instead");
             return Err(Failure::engine(Code::InvalidOption, why));
         }
         self.board.set_continue_as(Json::of(input)?);

@@ -18,7 +18,7 @@ const SLEEP: &str = "$sleep";
 
 /// A sleep that a crash does not shorten or lengthen; made by [`Ctx::sleep`](crate::Ctx::sleep).
 ///
-/// It does nothing unless it is awaited, of which the compiler warns:
+/// It does nothing unless you await it. The compiler warns if you do not:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -58,9 +58,9 @@ impl Sleep {
         Self { board, step, number, due, limits_wait: false, leaf: None, misuse, ended: false }
     }
 
-    /// Gives the sleep an id of its own among the sleeps of the run, as
-    /// [`StepFuture::id`](crate::StepFuture::id) does: for a function with a sleep that is called in
-    /// several branches of a `select!` or `join!` at once.
+    /// Gives the sleep its own id among the sleeps of the run, as
+    /// [`StepFuture::id`](crate::StepFuture::id) does for a step. Use it in a function that sleeps and
+    /// that several branches of a `select!` or `join!` call.
     ///
     /// ```
     /// # use onward::{Ctx, Failure};

@@ -157,8 +157,8 @@ impl<T> StepFuture<'_, T> {
         self
     }
 
-    /// How long one try may take, as in [`retry`](Self::retry)'s example. A try that takes longer
-    /// fails with the code `timeout`; an [`at_most_once`](Self::at_most_once) step is interrupted.
+    /// How long one try may take, as in [`retry`](Self::retry)'s example. A try that takes longer fails
+    /// with the code `timeout`; an [`at_most_once`](Self::at_most_once) step fails with `interrupted`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

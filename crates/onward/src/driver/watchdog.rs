@@ -18,7 +18,7 @@ impl Driver {
             ?waits_for,
             stopping = ?self.stopping.as_ref().map(|stopping| stopping.stop),
             "nothing of the run executes, no timer is set and nothing woke it for two leases; it waits \
-             for something that is not from its ctx, or a wake was missed: looking again",
+             for something that does not come from its ctx, or a wake was missed: looking again",
         );
         self.board.wakes.want_function();
     }

@@ -118,8 +118,8 @@ codes! {
     StepNotFound = "step_not_found", false,
         "The run has no record of this step, so it cannot be forked from there.";
     ForkRefused = "fork_refused", false,
-        "What comes from outside comes to the first run: the end of a child, an answer to a callback. \
-         Fork from before it was asked for, or from after it came.";
+        "A child's end or a callback's answer comes only to the first run. Fork from before the child \
+         or callback was started, or from after its end or answer.";
     VerbUnsupported = "verb_unsupported", false,
         "This store has no such verb: it cannot pause, fork, delete or keep a log.";
     RunUndone = "run_undone", false,
@@ -205,7 +205,7 @@ codes! {
     TransactionUnsupported = "transaction_unsupported", false,
         "This store has no such transactions. Use the store that it is for, or write ctx.step.";
     Interrupted = "interrupted", false,
-        "An at-most-once step did not come to its end, so it is not executed again.";
+        "An at-most-once step was interrupted, so it is not executed again.";
     DeadlineExceeded = "deadline_exceeded", false,
         "The run did not finish within its timeout.";
     HistoryFull = "history_full", false,

@@ -25,8 +25,8 @@ pub struct Notes {
     /// Until when its start put it off; nothing if it could begin at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
-    /// From when the time up to its deadline counts, where that is not its start: from its last retry,
-    /// or from the start of the run that it goes on for.
+    /// When the time up to the run's deadline began to count, if that is not the run's start: at its
+    /// last retry, or at the start of the run that it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_from: Option<Timestamp>,
 }

@@ -140,9 +140,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// it is not lost.
     fn join(&self, worker: NewWorker) -> Answer<'_, ()>;
 
-    /// Renews a worker's lease, and says until when it holds and which runs the worker has. `LeaseLost`
-    /// once the worker is marked lost or is not there: a lost lease is never revived. What it costs
-    /// grows with the worker's own runs only.
+    /// Renews a worker's lease, and returns until when it holds and which runs the worker holds.
+    /// `LeaseLost` if the worker is marked lost or does not exist: a lost lease is never revived. The
+    /// cost grows only with the number of the worker's own runs.
     fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed>;
 
     /// Ends a worker: it is marked lost and whatever it still holds is queued at once, in the
@@ -179,9 +179,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// has seen this may park the run with its number of wakes. At most `SIGNALS_MAX` signals.
     fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox>;
 
-    /// Asks a run to end, and notes that its children are to be asked. A running one is marked and its holder settles it; one with nothing
-    /// recorded ends at once; any other is queued with the mark. Again: `Ok`. On a run that has
-    /// ended otherwise: `Conflict`.
+    /// Asks a run to end, and notes that its children must be asked too. A running run is marked, and
+    /// its holder settles it; a run with nothing recorded ends at once; any other run is queued with
+    /// the mark. Again: `Ok`. On a run that has ended otherwise: `Conflict`.
     fn cancel(&self, run: RunId) -> Answer<'_, Run>;
 
     /// Queues a failed or stuck run again and voids the failure that ended it. A run that is
@@ -189,10 +189,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// begun and that is not stuck in it: `Conflict`.
     fn retry(&self, run: RunId) -> Answer<'_, Run>;
 
-    /// Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due,
-    /// queues stuck runs that this worker's build may mend, ends runs whose deadline has passed while
-    /// nobody held them or opens them to every build if they have something to undo, asks the children of
-    /// runs that are to end, and forgets workers that were lost more than `LOST_WORKERS_KEPT` ago. Bounded; `more` says that another pass would find work.
+    /// Marks dead workers lost, queues the runs of lost or missing workers, wakes what is due, queues
+    /// stuck runs that this worker's build may fix, ends runs whose deadline has passed while nobody
+    /// held them (or opens them to every build if they have something to undo), asks the children of
+    /// runs that are asked to end to do so too, and forgets workers that were lost more than
+    /// `LOST_WORKERS_KEPT` ago. Bounded; `more` says that another pass would find work.
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept>;
 
     /// Deletes runs that ended long ago, with all that belongs to them, in one bounded batch.
@@ -309,7 +310,7 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
-    /// The run is asked to end, so it cannot be paused, and cannot go on with another input.
+    /// The run is asked to end, so it cannot be paused and cannot continue with another input.
     Ending {
         /// That run.
         run: RunId,
@@ -325,8 +326,8 @@ pub enum Conflict {
         /// That run.
         run: RunId,
     },
-    /// The run had made a callback before that step, whose token may have been handed on, and its answer
-    /// is not among the records before the step: that comes to the run, and not to its fork.
+    /// The run made a callback before that step, whose token may have been handed out, and the answer
+    /// is not among the records before the step. The answer comes to the run, not to its fork.
     CallbackOpen {
         /// That run.
         run: RunId,

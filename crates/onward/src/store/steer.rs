@@ -33,8 +33,8 @@ pub trait Steer: Send + Sync {
     /// run that is there. `NoSuchStep`, `ChildOpen`, `CallbackOpen`, and `KeyTaken` when the key is in use.
     fn fork(&self, fork: Fork) -> Answer<'_, Run>;
 
-    /// Asks children of runs that are asked to end, or were cancelled, to end as well, at most `CASCADE_BATCH_MAX` of them; says whether
-    /// another pass would find more. A sweep does the same.
+    /// Asks the children of runs that are asked to end, or were cancelled, to end too, at most
+    /// `CASCADE_BATCH_MAX` of them; says whether another pass would find more. A sweep does the same.
     fn cascade(&self) -> Answer<'_, bool>;
 }
 

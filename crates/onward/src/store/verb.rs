@@ -152,13 +152,13 @@ pub struct NewWorker {
     pub concurrency: u32,
 }
 
-/// What a renewal answers.
+/// The answer to a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewed {
     /// Until when the lease holds.
     pub until: Timestamp,
-    /// The runs that the worker holds, in the order of their ids: what it does not execute of them is
-    /// lost to everybody.
+    /// The runs that the worker holds, in the order of their ids. A run that it holds but does not
+    /// execute is executed by nobody.
     pub held: Vec<Lease>,
 }
 
@@ -263,15 +263,15 @@ pub enum End {
     },
     /// The run is cancelled.
     Cancelled,
-    /// The run is completed, and another goes on under its key with a fresh history. Refused with
+    /// The run is completed, and another continues under its key with a fresh history. Refused with
     /// [`Conflict::Ending`](super::Conflict::Ending) if the run is asked to end: its holder cancels it.
     Continued {
         /// The name of the run that goes on.
         run: RunId,
         /// Its input.
         input: Json,
-        /// The records of signals that the function was never given: they are voided, and their
-        /// signals are handed on with those that are not recorded.
+        /// The records of signals that the function never received. They are voided, and their signals
+        /// go to the next run together with those that are not recorded.
         undelivered: Vec<String>,
     },
     /// The run waits. If it was woken since `wakes_seen`, it is queued at once instead.

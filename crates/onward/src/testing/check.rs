@@ -27,10 +27,11 @@ const RUN: RunId = RunId::from_u128(0x019b_75c0_0000_7000_8000_0000_0000_0001);
 /// Checks that a workflow is safe to retry: [`check`](RetrySafe::check) executes it once to its
 /// end, then once for every point at which its process can die, and compares.
 ///
-/// `build` makes the workflow function, around fakes that note their effects. It is called for each
-/// process: what it makes is in that process' memory, and gone when it dies. The outside world begins
-/// anew with each of those executions, and a death does not reset it, as the death of your process
-/// does not reset your bank: a fake with a state of its own keeps that in [`Effects::outside`].
+/// `build` makes the workflow function, around fakes that note their effects. It is called once for
+/// each simulated process: what it makes is in the memory of that process, and is lost when the process
+/// dies. Each execution begins with a fresh outside world. The death of a process does not reset that
+/// world, just as a crash of your process does not reset your bank. So a fake keeps its state in
+/// [`Effects::outside`].
 ///
 /// ```
 /// use onward::testing::{Effects, retry_safe};

@@ -54,7 +54,7 @@ pub struct Effects {
 pub struct Effect {
     /// What it is called.
     pub name: String,
-    /// The service that it was asked of, if the fake says so.
+    /// The service that executed it, if the fake names one.
     pub service: Option<String>,
     /// The idempotency key that the other side was given.
     pub key: Option<String>,
@@ -101,9 +101,9 @@ impl Effects {
         Note { trace, effect: Effect { name, service, key, payload, place, execution: 0 } }
     }
 
-    /// What a fake keeps of the outside world: made when it is first asked for, and the same one from
-    /// then on. In a check it is still there after a death of the process, as your bank is; whatever
-    /// else `build` makes is in the memory of the process, and gone with it.
+    /// State of the outside world that a fake keeps. The first call makes it, and later calls return
+    /// the same one. In a check it outlives the process, as your bank does. Everything else that
+    /// `build` makes is in the memory of the process and is lost with it.
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -171,8 +171,8 @@ pub struct Note {
 }
 
 impl Note {
-    /// The service that is asked for the effect, where several have keys of their own: the same key is
-    /// then another one for each. Effects for which nothing is said share their keys.
+    /// The service that executes the effect. Set it if several services have their own keys: the same
+    /// key then means something else for each. Effects without a service share their keys.
     ///
     /// ```
     /// # use onward::testing::Effects;

@@ -242,9 +242,9 @@ impl Finding {
                  earlier step: many services refuse a known key with other parameters."
             }
             Finding::KeyShared { .. } => {
-                "The other side takes the second for a repeat of the first and leaves it out. \
-                 step.id() differs from step to step. If each goes to a service of its own, say so \
-                 with .to(service)."
+                "The other side takes the second for a repeat of the first and ignores it. Use \
+                 step.id(), which differs from step to step. If the two go to different services, \
+                 say so with .to(service)."
             }
             Finding::Lost { .. } => {
                 "Something remembered that it was done before it was, outside the run's history."

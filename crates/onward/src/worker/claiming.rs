@@ -204,11 +204,17 @@ impl<'a> Claiming<'a> {
         let Some(held) = self.tenure.take_held() else { return };
         let odds = self.tenure.crew.odds(&held);
         for lease in odds.unexecuted.intersection(&self.odds.unexecuted) {
-            tracing::error!(run = %lease.run, "held by this worker and not executed; giving it back");
+            tracing::error!(
+                run = %lease.run,
+                "the worker holds a run but does not execute it; releasing it"
+            );
             self.shared.give_back(self.tenure, *lease);
         }
         for lease in odds.ungiven.intersection(&self.odds.ungiven) {
-            tracing::error!(run = %lease.run, "executed here and held by nobody here; dropping it");
+            tracing::error!(
+                run = %lease.run,
+                "the worker executes a run but does not hold it; dropping it"
+            );
             self.tenure.crew.stop(*lease, Stop::Drop);
         }
         self.odds = odds;

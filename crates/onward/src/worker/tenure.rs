@@ -109,8 +109,8 @@ impl Tenure {
         if left_alone != self.left_alone.swap(left_alone, Ordering::SeqCst) && left_alone {
             tracing::error!(
                 worker = %self.worker,
-                "the worker's runtime polls it no more; its lease is left to expire, so that \
-                 others execute its runs; move blocking work to spawn_blocking",
+                "the worker's runtime no longer polls it; its lease will expire, so that others \
+                 execute its runs; move blocking work to spawn_blocking",
             );
         }
         if left_alone {

@@ -33,7 +33,7 @@ pub struct Backfilled {
     pub started: u64,
     /// Times that had their run.
     pub existing: u64,
-    /// Times that had a run with another input, from before the schedule's input was changed.
+    /// Times that already had a run, with the input from before the schedule's input was changed.
     pub refused: u64,
 }
 

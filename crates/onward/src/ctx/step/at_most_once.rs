@@ -25,10 +25,11 @@ pub(super) enum Begun {
 }
 
 impl<T> StepFuture<'_, T> {
-    /// Never executes the body again once nobody knows whether it took effect: its begin is recorded
-    /// first, and a body that does not return, be it for a crash, its [`timeout`](Self::timeout) or a
-    /// panic, fails the step with the code `interrupted`, whatever [`retry`](Self::retry) says. Failures
-    /// that the body itself returns are retried only if that says so.
+    /// Never executes the body again if nobody knows whether it took effect. The step records that it
+    /// begins before its body executes. If the body does not return, because of a crash, its
+    /// [`timeout`](Self::timeout) or a panic, the step fails with the code `interrupted`, whatever
+    /// [`retry`](Self::retry) says. Failures that the body itself returns are retried only if you set
+    /// [`retry`](Self::retry).
     ///
     /// ```
     /// # use onward::{Ctx, Failure};
