@@ -133,13 +133,16 @@ pub async fn cancel_reaches_the_children_of_the_runs_before(stage: &Stage) {
         let next = go_on(stage, lease).await;
         lease = worker.take(next).await;
     }
-    stage.settle(lease, End::Cancelled).await.unwrap();
+    // When it is asked for, and not only when the run that goes on has ended.
+    stage.store.cancel(lease.run).await.unwrap();
     let steer = stage.store.steer().unwrap();
     while steer.cascade().await.unwrap() {}
     for child in children {
         assert!(stage.run(child).await.cancel_at.is_some());
     }
     assert_eq!(stage.run(detached).await.cancel_at, None);
+    stage.settle(lease, End::Cancelled).await.unwrap();
+    while steer.cascade().await.unwrap() {}
     let before = stage.snapshot().await;
     assert!(!steer.cascade().await.unwrap());
     assert!(!worker.sweep().await.more);

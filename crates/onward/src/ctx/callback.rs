@@ -71,7 +71,7 @@ impl<T> Future for CallbackFuture<'_, T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if !std::mem::replace(&mut this.polled, true) {
-            this.board.first_poll(&this.number);
+            this.board.check_number(&this.number);
         }
         let Poll::Ready(issued) = Pin::new(&mut this.step).poll(cx) else { return Poll::Pending };
         Poll::Ready(issued.map(|issued| Callback {

@@ -152,9 +152,9 @@ enum ChildPlace {
 
 impl ChildPlace {
     /// Notes the first poll of what starts the child.
-    fn first_poll(self, board: &Board, name: &str) {
+    fn check(self, board: &Board, name: &str) {
         match self {
-            ChildPlace::Numbered(number) => number.iter().for_each(|it| board.first_poll(it)),
+            ChildPlace::Numbered(number) => number.iter().for_each(|it| board.check_number(it)),
             ChildPlace::Explicit => board.claim_explicit(name),
         }
     }
@@ -206,7 +206,7 @@ impl<O> Future for ChildStarted<O> {
         }
         let Some(leaf) = this.leaf else {
             if let Some(place) = this.place.take() {
-                place.first_poll(&this.board, &this.name);
+                place.check(&this.board, &this.name);
             }
             this.leaf = Some(this.board.ask(&this.step, LeafKind::Start, cx.waker()).0);
             return Poll::Pending;
@@ -293,7 +293,7 @@ impl<O: DeserializeOwned> Future for ChildResult<O> {
             return Poll::Ready(Err(failure.clone()));
         }
         if let Some(place) = this.place.take() {
-            place.first_poll(&this.wait.board, &this.wait.step);
+            place.check(&this.wait.board, &this.wait.step);
         }
         match this.wait.poll(cx, this.new.as_ref().and_then(|new| new.as_ref().ok())) {
             Poll::Ready(Ok(body)) => Poll::Ready(this.read(&body)),

@@ -185,7 +185,7 @@ impl Wait {
         }
         assert!(!self.ended, "a wait for {:?} was polled after it had ended", self.step);
         let Some(leaf) = self.leaf else {
-            self.number.iter().for_each(|number| self.board.first_poll(number));
+            self.number.iter().for_each(|number| self.board.check_number(number));
             let awaited = self.awaited.clone();
             self.leaf = Some(self.board.ask_signal(&self.step, self.kind, awaited, cx.waker()));
             return Poll::Pending;

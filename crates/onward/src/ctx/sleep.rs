@@ -84,7 +84,7 @@ impl Sleep {
 
     fn ask(&mut self, cx: &mut Context<'_>) {
         match &self.number {
-            Some(number) => self.board.first_poll(number),
+            Some(number) => self.board.check_number(number),
             None => self.board.claim_explicit(&self.step),
         }
         let (leaf, _) = self.board.ask(&self.step, LeafKind::Timer, cx.waker());

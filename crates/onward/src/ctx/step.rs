@@ -244,7 +244,7 @@ where
             let message = format!("{step:?}: {}", Code::StepIdTaken.advice());
             return Err(Failure::engine(Code::StepIdTaken, message));
         }
-        self.number.iter().for_each(|number| self.board.first_poll(number));
+        self.number.iter().for_each(|number| self.board.check_number(number));
         self.keep_undo(&step)?;
         let (leaf, known) = self.board.ask(&step, LeafKind::Step, waker);
         self.check_key(&step, &known);

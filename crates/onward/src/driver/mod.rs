@@ -146,6 +146,8 @@ pub(crate) struct Driver {
     /// Whether steps that want to begin are held back because the lease may not hold.
     held_back: bool,
     course: Course,
+    /// Whether the log says what the run waits for, since its last record.
+    explained: bool,
     /// Whether bodies execute or writes are on their way, for whoever watches.
     engaged: Engaged,
 }
@@ -181,6 +183,11 @@ pub(crate) async fn drive(
     }
     if let Some(detail) = unreadable::found(&setting, &claimed) {
         let end = unreadable::end(&setting, &claimed, detail);
+        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
+    }
+    if undo::is_unreadable(&claimed.history) {
+        let detail = "what is recorded of its turning back cannot be read by this build".to_owned();
+        let end = finish::stuck(lease.run, Code::TypeMismatch, detail, wakes_seen);
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
     let course = Course::of(&setting, &claimed);
@@ -255,6 +262,7 @@ impl Driver {
             alarm: None,
             stopping: None,
             held_back: false,
+            explained: false,
             course,
             engaged: Engaged::new(setting.watch.clone()),
             setting,
@@ -291,8 +299,10 @@ impl Driver {
         }
     }
 
-    /// Tells the crew that the run made progress, if it was suspected to kill its workers.
-    fn clear_suspicion(&mut self) {
+    /// Takes notice that something of the run is recorded, and tells the crew if it was suspected to
+    /// kill its workers.
+    fn made_progress(&mut self) {
+        self.explained = false;
         if self.setting.suspected {
             self.setting.suspected = false;
             self.setting.tenure.crew.clear(self.lease);

@@ -10,7 +10,7 @@ use super::board::Trouble;
 use super::past::{Leftover, listed};
 use super::undo::Course;
 use super::wake::Here;
-use super::{Driver, Stop, Verdict};
+use super::{Driver, Stop, Verdict, drop_user_code};
 use crate::limits::{BLOCKING_POLL_WARN, RESTLESS_POLLS_MAX};
 use crate::{Code, Failure, Json};
 
@@ -112,6 +112,8 @@ impl Driver {
             Ok(Poll::Ready(returned)) => returned,
             Err(panic) => Err(Failure::of_panic(panic)),
         };
+        // It must not be polled again, whatever becomes of the run.
+        drop_user_code(&mut self.function);
         // A cancelled run stays cancelled, whatever its function says at the last moment.
         match &self.stopping {
             Some(stopping) if stopping.stop >= Stop::Deadline => {

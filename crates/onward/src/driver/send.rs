@@ -85,7 +85,7 @@ impl Driver {
         let Some(in_flight) = self.in_flight.take() else { return Poll::Pending };
         match answer {
             Ok(()) => {
-                self.clear_suspicion();
+                self.made_progress();
                 let _here = Here::enter(Here::Function(self.board.wakes.token));
                 in_flight.placed.into_iter().for_each(|placed| self.board.recorded(placed));
                 Poll::Ready(Ok(()))

@@ -64,7 +64,7 @@ impl Driver {
     fn tell_transacted(&mut self, joined: Result<Answered, JoinError>) -> Result<(), Verdict> {
         match joined {
             Ok((leaf, Ok(transacted))) => {
-                self.clear_suspicion();
+                self.made_progress();
                 let _here = Here::enter(Here::Function(self.board.wakes.token));
                 self.board.transacted(leaf, transacted);
                 Ok(())

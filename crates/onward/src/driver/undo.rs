@@ -104,6 +104,12 @@ impl Course {
     }
 }
 
+/// Whether it is recorded that a run has turned back, and not how as far as this build can tell: it must
+/// not go forward.
+pub(super) fn is_unreadable(history: &[Record]) -> bool {
+    undo::Undoing::of(history).is_some_and(|undoing| undoing.unreadable)
+}
+
 /// Why a claimed run is to end, if it is.
 pub(super) fn marked(setting: &Setting, claimed: &Claimed) -> Option<Stop> {
     if claimed.run.cancel_at.is_some() {

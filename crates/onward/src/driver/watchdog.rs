@@ -6,9 +6,13 @@
 use super::{Driver, Stopping};
 
 impl Driver {
-    /// Says what the run waits for and has it look again, if nothing of its own will wake it.
-    pub(super) fn look_again(&self) {
+    /// Has the run look again if nothing of its own will wake it, and says once what it waits for.
+    pub(super) fn look_again(&mut self) {
         if !self.is_still() {
+            return;
+        }
+        self.board.wakes.want_function();
+        if std::mem::replace(&mut self.explained, true) {
             return;
         }
         let (asked, waits_for) = (self.board.asked_steps(), self.board.waits_for());
@@ -20,7 +24,6 @@ impl Driver {
             "nothing of the run executes, no timer is set and nothing woke it for two leases; it waits \
              for something that does not come from its ctx, or a wake was missed: looking again",
         );
-        self.board.wakes.want_function();
     }
 
     /// Whether nothing is on its way that ends by itself.

@@ -25,14 +25,49 @@ pub(crate) struct Began {
 
 /// How a run ends that turns back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-// Tagged from outside: serde buffers what is tagged inside, and JSON of a user's, as details are, cannot be
-// read from its buffer.
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "Written", into = "Written")]
 pub(crate) enum Outcome {
     /// It failed, with this.
     Failed { failure: Failure },
     /// It was cancelled.
     Cancelled,
+}
+
+/// An outcome as it is recorded: flat, since serde buffers what is tagged inside, and JSON of a user's, as
+/// details are, cannot be read from its buffer.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    state: State,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<Failure>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Failed,
+    Cancelled,
+}
+
+impl From<Outcome> for Written {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Failed { failure } => Written { state: State::Failed, failure: Some(failure) },
+            Outcome::Cancelled => Written { state: State::Cancelled, failure: None },
+        }
+    }
+}
+
+impl TryFrom<Written> for Outcome {
+    type Error = &'static str;
+
+    fn try_from(Written { state, failure }: Written) -> Result<Self, Self::Error> {
+        match (state, failure) {
+            (State::Failed, Some(failure)) => Ok(Outcome::Failed { failure }),
+            (State::Failed, None) => Err("a failed run without its failure"),
+            (State::Cancelled, _) => Ok(Outcome::Cancelled),
+        }
+    }
 }
 
 impl Outcome {
@@ -167,6 +202,28 @@ impl Undoing {
             undone: undone.collect(),
             left: Vec::new(),
             unreadable: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Json;
+
+    #[test]
+    fn an_outcome_is_recorded_flat_and_read_back_with_its_details() {
+        let details = Json::parse(r#"{"declined":[1,2.50]}"#).unwrap();
+        let failure = Failure::fatal("no").code("card_declined").details(&details);
+        for outcome in [Outcome::Failed { failure }, Outcome::Cancelled] {
+            let began = Began { outcome, on_cancel: 1, undos: vec![7, 3] };
+            let json = Json::of(&began).unwrap();
+            let state = began.outcome.state();
+            assert!(
+                json.as_str().starts_with(&format!(r#"{{"outcome":{{"state":"{state}""#)),
+                "{json}"
+            );
+            assert_eq!(json.read::<Began>().unwrap(), began);
         }
     }
 }

@@ -89,7 +89,8 @@ pub(crate) fn retry(run: &mut Run, now: Timestamp) {
     run.finished_at = None;
     if let Some(deadline) = run.deadline_at {
         let time_ms = deadline.as_millis().saturating_sub(timed_from(run).as_millis());
-        run.deadline_at = self::deadline(now, Some(time_ms));
+        // A child that was to start after its parent's time had none of its own.
+        run.deadline_at = self::deadline(now, (time_ms > 0).then_some(time_ms));
         run.notes.timed_from = Some(now);
     }
     run.cancel_at = None;

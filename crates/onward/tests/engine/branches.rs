@@ -214,6 +214,36 @@ async fn what_has_no_id_in_two_branches_is_refused() {
     assert!(call.await.contains("$callback"));
 }
 
+/// Each branch makes a future and puts it aside; which comes first is up to chance.
+#[tokio::test]
+async fn what_a_branch_makes_before_it_waits_for_something_else_is_refused() {
+    let nap = refused(|ctx| {
+        async {
+            let leg = async |name: &'static str| {
+                let limit = ctx.sleep(Duration::from_secs(1));
+                ctx.step(name, async |_| Ok::<_, Failure>(())).await?;
+                limit.await;
+                Ok::<_, Failure>(name.to_owned())
+            };
+            tokio::try_join!(leg("a"), leg("b")).map(|(a, b)| vec![a, b])
+        }
+        .boxed()
+    });
+    assert!(nap.await.contains("$sleep"));
+    let ask = refused(|ctx| {
+        async {
+            let leg = async |name: &'static str| {
+                let child = ctx.start(CHILD, &1);
+                ctx.step(name, async |_| Ok::<_, Failure>(())).await?;
+                child.result().await
+            };
+            tokio::try_join!(leg("a"), leg("b")).map(|_| Vec::new())
+        }
+        .boxed()
+    });
+    assert!(ask.await.contains("$child/child"));
+}
+
 #[tokio::test]
 async fn random_numbers_and_calls_for_a_cancel_in_two_branches_are_refused() {
     let draw = refused(|ctx| {
@@ -221,6 +251,18 @@ async fn random_numbers_and_calls_for_a_cancel_in_two_branches_are_refused() {
             let draw = async |name: &'static str| {
                 let id = ctx.uuid().to_string();
                 ctx.step(name, async |_| Ok::<_, Failure>(id.clone())).await
+            };
+            tokio::try_join!(draw("a"), draw("b")).map(|(a, b)| vec![a, b])
+        }
+        .boxed()
+    });
+    assert!(draw.await.contains("uuid"));
+    // An id tells the steps apart, and not what is drawn for them.
+    let draw = refused(|ctx| {
+        async {
+            let draw = async |id: &'static str| {
+                let token = ctx.uuid().to_string();
+                ctx.step("pay", async |_| Ok::<_, Failure>(token.clone())).id(id).await
             };
             tokio::try_join!(draw("a"), draw("b")).map(|(a, b)| vec![a, b])
         }

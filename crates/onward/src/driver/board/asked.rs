@@ -47,6 +47,7 @@ impl Board {
     /// Enters a leaf at its first poll, with what is known of its step.
     pub(crate) fn ask(&self, step: &Arc<str>, kind: LeafKind, waker: &Waker) -> (LeafId, PastStep) {
         let mut inner = self.lock();
+        inner.numbers.first_poll();
         let mut known = inner.past.take(step).unwrap_or_default();
         let mut leaf = Leaf::new(step, kind, waker);
         leaf.try_number = known.tries + 1;
@@ -86,6 +87,8 @@ impl Board {
             Phase::Allowed if leaf.is_held_by(inner.stopping) => Told::Wait,
             Phase::Allowed if full => {
                 inner.leaves.remove(id);
+                // The function goes on with this failure, as with a result.
+                inner.numbers.deliver();
                 Told::Full
             }
             Phase::Allowed => {

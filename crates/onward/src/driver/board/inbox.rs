@@ -116,6 +116,7 @@ impl Board {
     ) -> LeafId {
         let Awaited { waits, due, order } = awaited;
         let mut inner = self.lock();
+        inner.numbers.first_poll();
         let mut leaf = Leaf::new(name, kind, waker);
         (leaf.waits, leaf.due, leaf.order) = (Some(waits), due, order);
         let id = inner.leaves.enter(leaf);
@@ -144,6 +145,7 @@ impl Board {
             Phase::Allowed if full => {
                 inner.leaves.remove(id);
                 inner.inbox.leave(&name, id);
+                inner.numbers.deliver();
                 return Told::Full;
             }
             Phase::Allowed if kind == LeafKind::Child && leaf.is_held_by(inner.stopping) => {}

@@ -6,10 +6,10 @@
 //! A future is numbered when it is created. What is delivered to the function is the same in every
 //! replay, one result at a time, so what the function creates between two deliveries is the same
 //! too, but not always in the same order: `select!` polls its branches in random order, and nothing
-//! here can tell it from `join!`. So a future is refused if another of its name was created *and
-//! polled* since the last delivery: the two may be in different branches. Futures that are all
-//! created before the first of them is polled have a certain order, and so have the items of
-//! `ctx.all`, which polls them in order.
+//! here can tell it from `join!`. So a future is refused if another of its name was created since the
+//! last delivery and some future was first polled in between: the function may have been put aside
+//! there, so the two may be in different branches. Futures that are all created before one is polled
+//! have a certain order, and so have the items of `ctx.all`, which polls them in order.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,8 +22,6 @@ use crate::Code;
 pub(crate) struct Numbered {
     name: Arc<str>,
     pub(crate) number: u32,
-    /// How many results were delivered when it was created.
-    delivered: u64,
     /// Whether another branch may have been given this number instead.
     uncertain: bool,
 }
@@ -59,8 +57,8 @@ struct Call {
 #[derive(Default)]
 struct Name {
     last: u32,
-    /// Where one was first polled that was created after the same delivery.
-    polled: Option<(u64, Path)>,
+    /// Where the latest was created.
+    created: Option<Call>,
 }
 
 impl Numbers {
@@ -76,19 +74,15 @@ impl Numbers {
         };
         let entry = self.names.entry(Arc::clone(&name)).or_default();
         entry.last += 1;
-        let (number, delivered) = (entry.last, self.delivered);
-        let other = entry.polled.as_ref().filter(|(since, _)| *since == delivered);
-        let uncertain = other.is_some_and(|(_, path)| !is_ordered(path, &self.path));
-        Numbered { name, number, delivered, uncertain }
+        let here = Call { delivered: self.delivered, polled: self.polled, path: self.path.clone() };
+        let (number, before) = (entry.last, entry.created.take());
+        let uncertain = entry.created.insert(here).may_change_places(before);
+        Numbered { name, number, uncertain }
     }
 
-    fn first_poll(&mut self, numbered: &Numbered) {
+    /// Notes that a future is polled for the first time: the function may be put aside there.
+    pub(super) fn first_poll(&mut self) {
         self.polled += 1;
-        if numbered.delivered == self.delivered
-            && let Some(name) = self.names.get_mut(&numbered.name)
-        {
-            name.polled = Some((self.delivered, self.path.clone()));
-        }
     }
 
     /// Notes that a random number is drawn; says whether another branch may draw it in another replay.
@@ -153,9 +147,8 @@ impl Board {
         }
     }
 
-    /// Notes the first poll of a future, and stops the run if its number is left to chance.
-    pub(crate) fn first_poll(&self, numbered: &Numbered) {
-        self.lock().numbers.first_poll(numbered);
+    /// Stops the run if the number of a future that is asked for is left to chance.
+    pub(crate) fn check_number(&self, numbered: &Numbered) {
         if numbered.uncertain {
             let what = format!("{:?} in two branches", &*numbered.name);
             self.refuse_order(&what);
@@ -197,7 +190,7 @@ mod tests {
 
     fn poll(numbers: &mut Numbers, name: &str) -> Numbered {
         let numbered = numbers.take(name);
-        numbers.first_poll(&numbered);
+        numbers.first_poll();
         numbered
     }
 
@@ -205,14 +198,12 @@ mod tests {
     fn futures_that_are_created_together_have_a_certain_order() {
         let mut numbers = Numbers::default();
         let (first, second) = (numbers.take("save"), numbers.take("save"));
-        numbers.first_poll(&second);
-        numbers.first_poll(&first);
         assert_eq!((first.number, second.number), (1, 2));
         assert!(!first.uncertain && !second.uncertain);
     }
 
     #[test]
-    fn one_that_is_created_after_another_was_polled_has_not() {
+    fn one_that_is_created_after_a_future_was_polled_has_not() {
         let mut numbers = Numbers::default();
         poll(&mut numbers, "save");
         assert!(numbers.take("save").uncertain);
@@ -222,12 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_created_before_the_last_delivery_has_its_number() {
+    fn the_future_that_was_polled_in_between_may_have_any_name() {
         let mut numbers = Numbers::default();
-        let first = numbers.take("save");
-        numbers.deliver();
-        numbers.first_poll(&first);
-        assert!(!numbers.take("save").uncertain);
+        let early = numbers.take("save");
+        poll(&mut numbers, "load");
+        assert!(!early.uncertain && numbers.take("save").uncertain);
     }
 
     #[test]
@@ -236,10 +226,12 @@ mod tests {
         poll(&mut numbers, "save");
         numbers.path = vec![(1, 1), (3, 0)];
         assert!(!numbers.take("save").uncertain, "another item of the outer one");
-        numbers.path = vec![(1, 0), (2, 3)];
+        numbers.first_poll();
         assert!(numbers.take("save").uncertain, "another branch of the same item");
+        numbers.first_poll();
         numbers.path = vec![(4, 1)];
         assert!(numbers.take("save").uncertain, "an item of another");
+        numbers.first_poll();
         numbers.path = Vec::new();
         assert!(numbers.take("save").uncertain, "outside of it");
     }

@@ -333,6 +333,8 @@ impl State {
     fn cancel(&mut self, run: RunId, now: Timestamp) -> Result<(), Error> {
         let has_children = self.children_to_ask(&[run]).next().is_some();
         let row = self.row_mut(run)?;
+        // Those of the runs before it are its own.
+        let has_children = has_children || row.run.continued_from.is_some();
         match rules::cancelling(&row.run, !row.records.is_empty())? {
             Cancelling::Already => {}
             Cancelling::Mark => {
