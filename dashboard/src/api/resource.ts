@@ -75,13 +75,20 @@ interface Held {
   error: ApiError | undefined;
 }
 
+/** Who wants a fetch: this tab, after a change of its own, or only the server, whom a pause silences. */
+type Wanted = "nobody" | "server" | "tab";
+
+const more = (one: Wanted, own: boolean): Wanted => (own || one === "tab" ? "tab" : "server");
+
 /** One path, and all parts of the page that show what is there. */
-class Entry {
+export class Entry {
   readonly held = signal<Held>({ data: undefined, error: undefined });
   users = 0;
   private at = 0;
   private running = false;
-  private again = false;
+  /** Who waits for the timer, and who for the end of the fetch that is under way. */
+  private next: Wanted = "nobody";
+  private again: Wanted = "nobody";
   private stale = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -114,17 +121,21 @@ class Entry {
       this.stale = true;
       return;
     }
+    this.next = more(this.next, own);
     if (this.timer) return;
     const wait = own ? 0 : Math.max(0, this.at + gap - Date.now());
     this.timer = setTimeout(() => {
+      const wanted = this.next;
       this.timer = undefined;
-      void this.fetch();
+      this.next = "nobody";
+      // Updates may have been paused since; on resuming, everything is fetched.
+      if (wanted === "tab" || !paused.peek()) void this.fetch(wanted === "tab");
     }, wait);
   }
 
-  async fetch(): Promise<void> {
+  async fetch(own = true): Promise<void> {
     if (this.running) {
-      this.again = true;
+      this.again = more(this.again, own);
       return;
     }
     this.running = true;
@@ -137,10 +148,9 @@ class Entry {
     }
     this.running = false;
     this.at = Date.now();
-    if (this.again && this.users > 0) {
-      this.again = false;
-      this.soon(GAP_MS, true);
-    }
+    const { again } = this;
+    this.again = "nobody";
+    if (again !== "nobody" && this.users > 0) this.soon(GAP_MS, again === "tab");
   }
 
   /** What is on the page stays while the server is away; the shell says that it is. */
