@@ -75,6 +75,22 @@ pub async fn late_run_with_nothing_to_undo_fails(stage: &Stage) {
     assert_lost(stage.record(held, vec![done(2, "late", 1)]).await);
 }
 
+/// An attempt that lost its run has not settled it, though a sweep ended the run and it was retried.
+pub async fn late_run_that_is_retried_knows_no_settle_of_a_lost_attempt(stage: &Stage) {
+    let (lost, sweeper) = (stage.worker().await, stage.worker().await);
+    let lease = lost.take(stage.start(timed()).await).await;
+    stage.lose(&lost, &sweeper).await;
+    stage.pass(TIMEOUT_MS);
+    sweeper.sweep().await;
+    assert_eq!(stage.state(lease.run).await, RunState::Failed);
+    assert_lost(stage.settle(lease, End::Completed(json(1))).await);
+    stage.store.retry(lease.run).await.unwrap();
+    assert_lost(stage.settle(lease, End::Completed(json(1))).await);
+    let held = sweeper.take(lease.run).await;
+    assert_lost(stage.settle(lease, End::Completed(json(1))).await);
+    stage.settle(held, End::Completed(json(2))).await.unwrap();
+}
+
 /// Only its holder ends a run that a worker holds.
 pub async fn late_run_that_is_held_is_left_to_its_holder(stage: &Stage) {
     let worker = stage.worker().await;
