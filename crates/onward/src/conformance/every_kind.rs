@@ -144,9 +144,15 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
     let noted = Noted { seq: 9, calls: 2 };
     let seeds = vec![Seed { run: RunId::new(), until: 4 }];
     let origin = Some(Origin { began_at: stage.in_ms(1), seeds });
-    let (start_at, timed_from) = (run.started_at, run.retried_at);
-    run.notes =
-        Notes { progress: Some(progress), log_lines: 2, noted, origin, start_at, timed_from };
+    run.notes = Notes {
+        progress: Some(progress),
+        log_lines: 2,
+        noted,
+        origin,
+        start_at: run.started_at,
+        timed_from: run.retried_at,
+        ended_behind: Some(RunId::new()),
+    };
     let (parent, step) = (RunId::new(), "$child/full".to_owned());
     run.parent = Some(Parent { run: parent, step, detached: true });
     run.lane = Some("acme".to_owned());

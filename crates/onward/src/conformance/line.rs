@@ -7,10 +7,11 @@ use super::firing::fire;
 use super::schedules::{NAME, found, new_schedule};
 use super::stage::*;
 use crate::limits::SCHEDULE_GRACE;
-use crate::store::{End, Fired, Lease, Occurred, PutSchedule};
-use crate::{CatchUp, Overlap, RunId, RunState, Waits};
+use crate::store::{End, Fired, Lease, NewRun, Occurred, PutSchedule, StartedHow};
+use crate::{CatchUp, OnConflict, Overlap, RunId, RunState, Waits};
 
 const TIMEOUT_MS: u64 = 1_000;
+const KEY: &str = "order-1";
 
 /// `All` runs every missed time, one after the other, if the schedule allows one run at a time.
 pub async fn missed_times_wait_one_behind_the_other(stage: &Stage) {
@@ -55,6 +56,133 @@ pub async fn cancelled_run_leaves_its_place_in_the_line(stage: &Stage) {
     stage.store.cancel(middle).await.unwrap();
     assert_eq!(stage.state(middle).await, RunState::Cancelled);
     assert_next(stage, &worker, first, last).await;
+}
+
+/// Who comes after a run that ended before its turn still waits for the run ahead of both.
+pub async fn start_after_a_run_that_ended_before_its_turn_waits(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (first, second) = replaced(stage, &worker).await;
+    stage.store.cancel(second).await.unwrap();
+    let third = stage.start(keyed(KEY, 3, OnConflict::Replace)).await;
+    assert_next(stage, &worker, first, third).await;
+}
+
+/// A run that is retried after it ended before its turn waits in its place again.
+pub async fn retried_run_takes_its_place_in_the_line_again(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (first, second) = replaced(stage, &worker).await;
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    assert_eq!(stage.state(second).await, RunState::Failed);
+    stage.store.retry(second).await.unwrap();
+    let again = stage.try_start(keyed(KEY, 2, OnConflict::RetryFailed)).await.unwrap();
+    assert_eq!((again.run, again.how), (second, StartedHow::Existing));
+    assert_next(stage, &worker, first, second).await;
+}
+
+/// So does one that a start retries, and one whose place was taken meanwhile: each run has its turn.
+pub async fn retried_run_waits_though_its_place_was_taken(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (first, second) = replaced(stage, &worker).await;
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    let retried = stage.try_start(keyed(KEY, 2, OnConflict::RetryFailed)).await.unwrap();
+    assert_eq!((retried.run, retried.how), (second, StartedHow::Retried));
+    worker.assert_nothing_to_claim().await;
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    let third = stage.start(keyed(KEY, 3, OnConflict::Replace)).await;
+    stage.store.retry(second).await.unwrap();
+    worker.assert_nothing_to_claim().await;
+    stage.settle(first, End::Cancelled).await.unwrap();
+    let second = worker.take(second).await;
+    worker.assert_nothing_to_claim().await;
+    stage.settle(second, End::Completed(json(2))).await.unwrap();
+    worker.take(third).await;
+}
+
+/// A run whose turn has come and gone waits for nobody when it is retried.
+pub async fn retried_run_waits_for_no_line_that_is_over(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (first, second) = replaced(stage, &worker).await;
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    stage.settle(first, End::Cancelled).await.unwrap();
+    stage.store.retry(second).await.unwrap();
+    worker.take(second).await;
+}
+
+/// A schedule whose last run ended before its turn still has a live one.
+pub async fn schedule_sees_past_a_run_that_ended_before_its_turn(stage: &Stage) {
+    for overlap in [Overlap::BufferOne, Overlap::Skip, Overlap::CancelPrevious] {
+        let Some((live, ended)) = live_and_ended(stage).await else { return };
+        let next = fire_with(stage, overlap).await;
+        let run = match (overlap, next) {
+            (Overlap::BufferOne, Occurred::Buffered { run, behind }) if behind == live.run => run,
+            (Overlap::CancelPrevious, Occurred::Replaced { run, previous })
+                if previous == live.run =>
+            {
+                run
+            }
+            (Overlap::Skip, Occurred::Skipped { live: found }) if found == live.run => ended,
+            other => panic!("{other:?} beside {live:?}"),
+        };
+        let worker = stage.worker().await;
+        worker.assert_nothing_to_claim().await;
+        stage.settle(live, End::Completed(json(1))).await.unwrap();
+        if run != ended {
+            let lease = worker.take(run).await;
+            stage.settle(lease, End::Completed(json(1))).await.unwrap();
+        }
+        stage.store.schedules().unwrap().remove_schedule(NAME.to_owned()).await.unwrap();
+    }
+}
+
+/// The same holds if the live run went on as another one.
+pub async fn schedule_sees_past_it_to_a_continuation(stage: &Stage) {
+    let Some((live, ended)) = live_and_ended(stage).await else { return };
+    let next = RunId::new();
+    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
+    stage.settle(live, end).await.unwrap();
+    let buffered = fire_with(stage, Overlap::BufferOne).await;
+    let Occurred::Buffered { run, behind } = buffered else { panic!("{buffered:?}, not {ended}") };
+    assert_eq!(behind, next);
+    let worker = stage.worker().await;
+    let lease = worker.take(next).await;
+    assert_next(stage, &worker, lease, run).await;
+}
+
+/// A run that is held, and one of the same schedule behind it that was cancelled before its turn.
+async fn live_and_ended(stage: &Stage) -> Option<(Lease, RunId)> {
+    stage.store.schedules()?;
+    let worker = stage.worker().await;
+    let first = fire_with(stage, Overlap::BufferOne).await;
+    let Occurred::Started { run } = first else { panic!("{first:?}") };
+    let live = worker.take(run).await;
+    let second = fire_with(stage, Overlap::BufferOne).await;
+    let Occurred::Buffered { run: ended, .. } = second else { panic!("{second:?}") };
+    stage.store.cancel(ended).await.unwrap();
+    Some((live, ended))
+}
+
+/// Fires the schedule for the time that it is, with this policy.
+async fn fire_with(stage: &Stage, overlap: Overlap) -> Occurred {
+    stage.pass(1);
+    let store = stage.store.schedules().unwrap();
+    let put = PutSchedule { overlap, ..new_schedule(stage, NAME) };
+    let schedule = store.put_schedule(put).await.unwrap();
+    let fired = store.fire_schedule(fire(&schedule, &[stage.now()], schedule.next_at)).await;
+    let Fired::Done(mut occurred) = fired.unwrap() else { panic!("the schedule was changed") };
+    occurred.remove(0)
+}
+
+/// A run that is held, and one with a deadline that replaces it and waits for its end.
+async fn replaced(stage: &Stage, worker: &Worker) -> (Lease, RunId) {
+    let first = stage.start(keyed(KEY, 1, OnConflict::Existing)).await;
+    let first = worker.take(first).await;
+    let second = keyed(KEY, 2, OnConflict::Replace);
+    let second = NewRun { timeout_ms: Some(TIMEOUT_MS as i64), ..second };
+    (first, stage.start(second).await)
 }
 
 /// Asserts that the last run waits for the first, and begins at its end.

@@ -93,6 +93,7 @@ macro_rules! steering_conformance_suite {
             late {
                 late_run_that_nobody_serves_fails
                 late_run_with_nothing_to_undo_fails
+                late_run_that_is_retried_knows_no_settle_of_a_lost_attempt
                 late_run_that_is_held_is_left_to_its_holder
                 late_run_with_something_to_undo_waits_for_a_worker
                 late_run_on_its_way_back_waits_as_it_does
@@ -105,6 +106,12 @@ macro_rules! steering_conformance_suite {
                 missed_times_wait_one_behind_the_other
                 late_run_leaves_its_place_in_the_line
                 cancelled_run_leaves_its_place_in_the_line
+                start_after_a_run_that_ended_before_its_turn_waits
+                retried_run_takes_its_place_in_the_line_again
+                retried_run_waits_though_its_place_was_taken
+                retried_run_waits_for_no_line_that_is_over
+                schedule_sees_past_a_run_that_ended_before_its_turn
+                schedule_sees_past_it_to_a_continuation
             }
         }
     };

@@ -29,6 +29,10 @@ pub struct Notes {
     /// last retry, or at the start of the run that it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_from: Option<Timestamp>,
+    /// The run that it still waited for when it ended before its turn: who comes after it waits for
+    /// that run too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_behind: Option<RunId>,
 }
 
 /// What was given to the function whose records a fork took along, and is in none of them: without it

@@ -85,6 +85,11 @@ pub(crate) fn is_undo_began(record: &Record) -> bool {
 /// Lets a failed or stuck run go on, as if it had not ended and nobody had asked it to. One with a
 /// deadline has its whole time again: what it failed for may well be that its time was over.
 pub(crate) fn retry(run: &mut Run, now: Timestamp) {
+    if run.state.is_final() {
+        // Who waited behind it has had its turn, or waits for another run.
+        run.successor = None;
+    }
+    run.notes.ended_behind = None;
     run.failure = None;
     run.finished_at = None;
     if let Some(deadline) = run.deadline_at {
@@ -180,18 +185,77 @@ impl KeyMet {
     }
 }
 
-/// The run behind which the one that replaces `run` starts, unless it has ended: the run that this
-/// one was itself waiting for, if any, since this one then ends at once.
-pub(crate) fn ahead(run: &Run) -> RunId {
-    behind(run.waits_for.as_ref()).unwrap_or(run.id)
-}
-
 /// The run whose end is waited for, by one that has not had its turn.
 pub(crate) fn behind(waits_for: Option<&Waits>) -> Option<RunId> {
     match waits_for {
         Some(Waits::Behind { run, .. }) => Some(*run),
         _ => None,
     }
+}
+
+/// The run that this one waits for, or waited for when it ended before its turn.
+pub(crate) fn ahead(run: &Run) -> Option<RunId> {
+    behind(run.waits_for.as_ref()).or(run.notes.ended_behind)
+}
+
+/// A place in a line of runs that wait one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InLine {
+    /// The run whose end is waited for.
+    pub(crate) ahead: RunId,
+    /// The run that waited for that one before, and now waits for whoever has this place.
+    pub(crate) next: Option<RunId>,
+}
+
+/// Lets a run wait in this place of a line, and start no sooner than at this time.
+pub(crate) fn wait_in_line(run: &mut Run, place: InLine, start_at: Timestamp) {
+    run.state = RunState::Waiting;
+    run.waits_for = Some(Waits::Behind { run: place.ahead, start_at });
+    run.due_at = None;
+    run.successor = place.next;
+}
+
+/// Lets a run that waits, or waited, behind another one wait behind this one instead; says whether it did.
+pub(crate) fn move_behind(run: &mut Run, ahead: RunId) -> bool {
+    match (&mut run.waits_for, &mut run.notes.ended_behind) {
+        (Some(Waits::Behind { run, .. }), _) | (_, Some(run)) => {
+            *run = ahead;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Lets a run begin whose turn has come; says whether it waited for that.
+pub(crate) fn take_turn(run: &mut Run, now: Timestamp) -> bool {
+    let Some(Waits::Behind { start_at, .. }) = run.waits_for else { return false };
+    (run.state, run.waits_for) = state_at_start(start_at, now);
+    run.due_at = Some(start_at.max(now));
+    run.wakes += 1;
+    true
+}
+
+/// The live run that stands for `latest`, an ended one, in its line: `ahead` is the one that it waited
+/// for when it ended before its turn.
+pub(crate) fn stands_for(latest: &Run, mut ahead: Run) -> Option<Run> {
+    if ahead.state.is_final() {
+        return None;
+    }
+    // The ended run's own place is free.
+    ahead.successor = ahead.successor.filter(|next| *next != latest.id);
+    Some(ahead)
+}
+
+/// Puts a run that nobody holds into a final state, and gives the run that it waited for if its turn
+/// had not come.
+pub(crate) fn end(run: &mut Run, state: RunState, now: Timestamp) -> Option<RunId> {
+    let ahead = behind(run.waits_for.take().as_ref());
+    run.state = state;
+    run.finished_at = Some(now);
+    run.due_at = None;
+    run.notes.ended_behind = ahead;
+    super::steer::unpause(run);
+    ahead
 }
 
 /// What becomes of a run whose worker was lost.
@@ -347,20 +411,14 @@ pub(crate) fn limit_child(run: &mut Run, deadline_at: Option<Timestamp>) {
     }
 }
 
-/// The run that a start makes. `behind`: the run whose end it waits for.
-pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run {
+/// The run that a start makes. `place`: where it waits in a line, if it does.
+pub(crate) fn fresh(new: &NewRun, place: Option<InLine>, now: Timestamp) -> Run {
     let start = start_time(new.start_at, now);
-    let (state, waits_for, due_at) = match behind {
-        Some(run) => (RunState::Waiting, Some(Waits::Behind { run, start_at: start }), None),
-        None => {
-            let (state, waits_for) = state_at_start(start, now);
-            (state, waits_for.map(|waits| gather::waits_at_start(new, waits)), Some(start))
-        }
-    };
-    Run {
+    let (state, waits_for) = state_at_start(start, now);
+    let mut run = Run {
         state,
-        waits_for,
-        due_at,
+        waits_for: waits_for.map(|waits| gather::waits_at_start(new, waits)),
+        due_at: Some(start),
         deadline_at: deadline(start, new.timeout_ms),
         key: new.key.as_ref().map(|key| key.key.clone()),
         tags: new.tags.clone(),
@@ -370,7 +428,11 @@ pub(crate) fn fresh(new: &NewRun, behind: Option<RunId>, now: Timestamp) -> Run 
         lane: new.lane.clone().filter(|lane| !lane.is_empty()),
         notes: Notes { start_at: (start > now).then_some(start), ..Notes::default() },
         ..Run::fresh(new.id, new.workflow.clone(), new.input.clone(), now)
+    };
+    if let Some(place) = place {
+        wait_in_line(&mut run, place, start);
     }
+    run
 }
 
 fn parent(new: &NewParent) -> Parent {
@@ -427,11 +489,17 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_starts_behind_what_its_predecessor_waited_for() {
-        let (mut old, first) = (run(), RunId::new());
-        assert_eq!(ahead(&old), old.id);
-        old.waits_for = Some(Waits::Behind { run: first, start_at: NOW });
-        assert_eq!(ahead(&old), first);
+    fn a_run_that_ends_before_its_turn_keeps_whom_it_waited_for() {
+        let (mut late, first, next) = (run(), RunId::new(), RunId::new());
+        assert_eq!(ahead(&late), None);
+        late.waits_for = Some(Waits::Behind { run: first, start_at: NOW });
+        assert_eq!(ahead(&late), Some(first));
+        assert_eq!(end(&mut late, RunState::Failed, NOW), Some(first));
+        assert_eq!((ahead(&late), late.waits_for.as_ref()), (Some(first), None));
+        assert!(move_behind(&mut late, next));
+        assert_eq!(ahead(&late), Some(next));
+        retry(&mut late, NOW);
+        assert_eq!(ahead(&late), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod start;
 mod steer;
 mod step_key;
 mod sweep;
+mod turn;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -369,8 +370,12 @@ impl State {
             .filter(|record| record.entry.kind() != RecordKind::Arrived)
             .filter(|record| record.voided_at.is_none());
         voided.for_each(|record| record.voided_at = Some(now));
+        let ahead = rules::ahead(&row.run);
         rules::retry(&mut row.run, now);
         row.ticket = None;
+        if let Some(place) = ahead.and_then(|ahead| self.join_line(ahead, run)) {
+            rules::wait_in_line(&mut self.row_mut(run)?.run, place, now);
+        }
         match failed_step {
             Some(step) => self.ask_child_again(run, &step, now),
             None => Ok(()),
@@ -380,17 +385,10 @@ impl State {
     /// Puts a run into a final state and lets the one behind it go.
     fn end(&mut self, run: RunId, state: RunState, now: Timestamp) {
         let Some(row) = self.runs.get_mut(&run) else { return };
-        row.run.state = state;
-        row.run.finished_at = Some(now);
-        row.run.due_at = None;
-        let waited_for = row.run.waits_for.take();
-        super::steer::unpause(&mut row.run);
+        let ahead = rules::end(&mut row.run, state, now);
         row.release();
         row.cascades |= rules::cascades(state, row.run.cancel_at.is_some());
-        match rules::behind(waited_for.as_ref()) {
-            Some(ahead) => self.let_successor_move_up(run, ahead),
-            None => self.let_successor_go(run, now),
-        }
+        self.leave_line(run, ahead, now);
         signal::tell_parent(self, run, now);
     }
 

@@ -140,8 +140,8 @@ impl State {
                 false => Occurred::Refused { holder: held.run },
             });
         }
-        let latest = latest.and_then(|latest| self.runs.get(&latest)).map(|row| &row.run);
-        let decided = schedules::overlapping(schedule, at, latest, now);
+        let latest = latest.and_then(|latest| self.last_in_line(latest));
+        let decided = schedules::overlapping(schedule, at, latest.as_ref(), now);
         let Some(live) = latest.map(|latest| latest.id) else {
             start::insert(self, new, None, now);
             return Ok(Occurred::Started { run });
@@ -153,8 +153,8 @@ impl State {
             }
             Overlapping::Skip => Occurred::Skipped { live },
             Overlapping::Behind => {
-                self.row_mut(live)?.run.successor = Some(run);
-                start::insert(self, new, Some(live), now);
+                let place = self.join_line(live, run);
+                start::insert(self, new, place, now);
                 Occurred::Buffered { run, behind: live }
             }
             Overlapping::Replace => {

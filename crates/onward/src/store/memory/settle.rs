@@ -138,43 +138,10 @@ fn continue_as(
     row.take_over(handed_on);
     state.runs.insert(next, row);
     if let Some(successor) = successor {
-        state.let_wait_behind(successor, next);
+        state.move_behind(successor, next);
     }
     state.keys.values_mut().filter(|key| key.run == run).for_each(|key| key.run = next);
     Ok(())
-}
-
-impl State {
-    /// Lets the run behind one that ended before its turn wait for the run that this one waited for.
-    pub(super) fn let_successor_move_up(&mut self, run: RunId, ahead: RunId) {
-        let Some(next) = self.runs.get(&run).and_then(|row| row.run.successor) else { return };
-        if let Some(row) = self.runs.get_mut(&ahead) {
-            row.run.successor = Some(next);
-        }
-        self.let_wait_behind(next, ahead);
-    }
-
-    /// Lets a run that waits behind one wait behind another.
-    fn let_wait_behind(&mut self, next: RunId, ahead: RunId) {
-        if let Some(row) = self.runs.get_mut(&next)
-            && let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for
-        {
-            *run = ahead;
-        }
-    }
-
-    /// Lets the run behind one that ended begin.
-    pub(super) fn let_successor_go(&mut self, run: RunId, now: Timestamp) {
-        let Some(row) = self.runs.get(&run) else { return };
-        let successor = row.run.successor.and_then(|next| self.runs.get_mut(&next));
-        if let Some(next) = successor
-            && let Some(Waits::Behind { start_at, .. }) = next.run.waits_for
-        {
-            (next.run.state, next.run.waits_for) = rules::state_at_start(start_at, now);
-            next.run.due_at = Some(start_at.max(now));
-            next.run.wakes += 1;
-        }
-    }
 }
 
 impl Row {

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
-use crate::store::rules::KeyMet;
+use crate::store::rules::{InLine, KeyMet};
 
 /// The gathered starts that met a run: which, when it was made, and when they met it.
 pub(super) type Gathered = BTreeMap<RunId, (RunId, Timestamp, Timestamp)>;
@@ -112,28 +112,22 @@ pub(super) fn replace(
     old: RunId,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let ahead = rules::ahead(&state.row(old)?.run);
+    let ahead = rules::ahead(&state.row(old)?.run).unwrap_or(old);
     match state.cancel(old, now) {
         Ok(()) | Err(Error::Conflict(Conflict::Finished { .. })) => {}
         Err(error) => return Err(error),
     }
-    let mut behind = None;
-    if let Some(row) = state.runs.get_mut(&ahead)
-        && !row.run.state.is_final()
-    {
-        row.run.successor = Some(new.id);
-        behind = Some(ahead);
-    }
+    let place = state.join_line(ahead, new.id);
     // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
     let new = NewRun { claimant: None, ..new };
-    insert(state, new, behind, now);
+    insert(state, new, place, now);
     Ok(())
 }
 
 pub(super) fn insert(
     state: &mut State,
     new: NewRun,
-    behind: Option<RunId>,
+    place: Option<InLine>,
     now: Timestamp,
 ) -> Started {
     let claimant = (new.claimant.clone())
@@ -145,7 +139,7 @@ pub(super) fn insert(
         state.keys.insert((new.workflow.clone(), key.key.clone()), row);
     }
     let id = new.id;
-    let mut run = rules::fresh(&new, behind, now);
+    let mut run = rules::fresh(&new, place, now);
     if let Some(parent) = new.parent.as_ref().and_then(|new| state.runs.get_mut(&new.lease.run)) {
         rules::limit_child(&mut run, parent.run.deadline_at);
         parent.cascades |= parent.run.cancel_at.is_some();

@@ -7,15 +7,15 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::row::{Row, run_uuid, small};
-use super::settle::move_behind;
 use super::signal;
 use super::steer::ask_child_again;
+use super::turn;
 use super::tx::{Param, Tx};
 use crate::store::column;
 use crate::store::rules::{self, Cancelling};
 use crate::store::steer::unpause;
 use crate::store::{Error, Settled};
-use crate::{Run, RunId, RunState, Waits};
+use crate::{Run, RunId, RunState};
 
 /// Asks a run to end.
 pub(super) async fn cancel(tx: &mut Tx, run: RunId) -> Result<Run, Fault> {
@@ -59,28 +59,12 @@ pub(super) async fn cancel_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> 
 
 /// Ends a locked run that nobody holds, tells those who wait for it, and lets the one behind it go.
 pub(super) async fn end(tx: &mut Tx, row: &mut Row, state: RunState) -> Result<(), Fault> {
-    let waited_for = row.run.waits_for.take();
-    row.run.state = state;
-    row.run.finished_at = Some(tx.now);
-    row.run.due_at = None;
-    unpause(&mut row.run);
+    let ahead = rules::end(&mut row.run, state, tx.now);
     row.run.worker = None;
     row.ticket = None;
     tx.save(row).await?;
-    match (rules::behind(waited_for.as_ref()), row.run.successor) {
-        (Some(ahead), Some(next)) => move_up(tx, ahead, next).await?,
-        (_, next) => release_successor(tx, next).await?,
-    }
+    turn::leave(tx, row.run.successor, ahead).await?;
     tell_parent(tx, row).await
-}
-
-/// Lets the run behind one that ended before its turn wait for the run that this one waited for.
-async fn move_up(tx: &mut Tx, ahead: RunId, next: RunId) -> Result<(), Fault> {
-    if let Some(mut row) = tx.locked(ahead).await? {
-        row.run.successor = Some(next);
-        tx.save(&row).await?;
-    }
-    move_behind(tx, Some(next), ahead).await
 }
 
 /// Tells the parent of a run that has just ended, if it has one.
@@ -97,24 +81,6 @@ pub(super) async fn cascade(tx: &Tx, row: &Row) -> Result<(), Fault> {
         let id = run_uuid(row.run.id);
         tx.rows(include_str!("sql/cascade_mark.sql"), &[(&id, Type::UUID)]).await?;
     }
-    Ok(())
-}
-
-/// Lets the run that waits behind an ended one go.
-pub(super) async fn release_successor(tx: &mut Tx, next: Option<RunId>) -> Result<(), Fault> {
-    let Some(next) = next else { return Ok(()) };
-    let Some(mut row) = tx.locked(next).await? else {
-        return Ok(());
-    };
-    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else {
-        return Ok(());
-    };
-    (row.run.state, row.run.waits_for) = rules::state_at_start(start_at, tx.now);
-    row.run.due_at = Some(start_at.max(tx.now));
-    row.run.wakes += 1;
-    tx.save(&row).await?;
-    tx.changed(next);
-    tx.work();
     Ok(())
 }
 
@@ -144,8 +110,14 @@ pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
             [(&id, Type::UUID), (step, Type::TEXT), (&tx.now.as_millis(), Type::INT8)];
         tx.rows(include_str!("sql/retry_void.sql"), &params).await?;
     }
+    let ahead = rules::ahead(&row.run);
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
+    if let Some(ahead) = ahead
+        && let Some(place) = turn::join(tx, ahead, row.run.id).await?
+    {
+        rules::wait_in_line(&mut row.run, place, tx.now);
+    }
     tx.save(row).await?;
     if let Some(step) = &failed_step {
         Box::pin(ask_child_again(tx, row.run.id, step)).await?;

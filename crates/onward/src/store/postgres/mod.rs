@@ -47,6 +47,7 @@ mod steer;
 mod step_key;
 mod sweep;
 mod transact;
+mod turn;
 mod tx;
 
 use std::fmt;

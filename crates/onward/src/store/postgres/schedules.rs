@@ -14,6 +14,7 @@ use super::Shared;
 use super::fault::Fault;
 use super::row::{Columns, Row, json_text, limit, run_id, run_uuid, small};
 use super::start;
+use super::turn;
 use super::tx::{Param, Session, Tx};
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
 use crate::store::schedules::{self, Overlapping};
@@ -139,7 +140,7 @@ async fn occur(
         });
     }
     let latest = match latest {
-        Some(latest) => tx.locked(latest).await?,
+        Some(latest) => turn::last(tx, latest).await?,
         None => None,
     };
     let found = latest.as_ref().map(|row| &row.run);
@@ -163,12 +164,10 @@ async fn begin(
 ) -> Result<Occurred, Fault> {
     let run = new.id;
     match (decided, latest) {
-        (Overlapping::Behind, Some(mut row)) => {
+        (Overlapping::Behind, Some(row)) => {
             let behind = row.run.id;
-            row.run.successor = Some(run);
-            tx.save(&row).await?;
-            tx.changed(behind);
-            start::insert(tx, new, Some(behind)).await?;
+            let place = turn::join(tx, behind, run).await?;
+            start::insert(tx, new, place).await?;
             Ok(Occurred::Buffered { run, behind })
         }
         (Overlapping::Replace, Some(mut row)) => {

@@ -5,13 +5,14 @@
 
 use tokio_postgres::types::Type;
 
-use super::cancel::{cascade, keep_trace, release_successor, tell_parent};
+use super::cancel::{cascade, keep_trace, tell_parent};
 use super::fault::Fault;
 use super::queues;
 use super::record::{add, holds};
 use super::row::{Row, json_text, limit, run_uuid, small, worker_uuid};
 use super::start::insert_run;
 use super::steer::void_signal;
+use super::turn;
 use super::tx::{Param, Tx};
 use crate::limits::SIGNAL_KEYS_CARRIED_MAX;
 use crate::store::steer::unpause;
@@ -139,7 +140,7 @@ fn finished(row: &mut Row, state: RunState, now: Timestamp) {
 async fn finish(tx: &mut Tx, mut row: Row, state: RunState) -> Result<Settled, Fault> {
     finished(&mut row, state, tx.now);
     tx.save(&row).await?;
-    release_successor(tx, row.run.successor).await?;
+    turn::leave(tx, row.run.successor, None).await?;
     tell_parent(tx, &row).await?;
     cascade(tx, &row).await?;
     Ok(Settled::AsSaid)
@@ -175,26 +176,8 @@ async fn continue_as(
         ];
         tx.rows(include_str!("sql/continue_signals.sql"), &params).await?;
     }
-    move_behind(tx, successor, next).await?;
+    turn::move_behind(tx, successor, next).await?;
     Ok(Settled::AsSaid)
-}
-
-/// Lets the run that waits behind one wait behind another.
-pub(super) async fn move_behind(
-    tx: &mut Tx,
-    successor: Option<RunId>,
-    next: RunId,
-) -> Result<(), Fault> {
-    let Some(id) = successor else { return Ok(()) };
-    let Some(mut row) = tx.locked(id).await? else {
-        return Ok(());
-    };
-    if let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for {
-        *run = next;
-        tx.save(&row).await?;
-        tx.changed(id);
-    }
-    Ok(())
 }
 
 /// Lets a run wait, or queues it when it was woken since its holder last looked.

@@ -8,10 +8,10 @@ use tokio_postgres::types::Type;
 use super::fault::{AGAIN_MAX, Fault};
 use super::row::{Row, json_text, limit, notes_column, run_id, run_uuid, small, worker_uuid};
 use super::tx::{Param, Tx};
-use super::{cancel, queues};
+use super::{cancel, queues, turn};
 use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
 use crate::store::gather;
-use crate::store::rules::{self, KeyMet};
+use crate::store::rules::{self, InLine, KeyMet};
 use crate::store::{Conflict, Error, NewKey, NewParent, NewRun, Started, StartedHow};
 use crate::{Run, RunId, RunState, Timestamp};
 
@@ -265,32 +265,24 @@ async fn replace(tx: &mut Tx, new: &NewRun, key: &NewKey, holder: &mut Row) -> R
 
 /// Ends a locked run and starts the new one, whose key is taken for it, behind it.
 pub(super) async fn queue_behind(tx: &mut Tx, new: &NewRun, holder: &mut Row) -> Result<(), Fault> {
-    let ahead = rules::ahead(&holder.run);
+    let ahead = rules::ahead(&holder.run).unwrap_or(holder.run.id);
     match cancel::cancel_row(tx, holder).await {
         Ok(()) | Err(Fault::Refused(Error::Conflict(Conflict::Finished { .. }))) => {}
         Err(fault) => return Err(fault),
     }
-    let mut behind = None;
-    if let Some(mut row) = tx.locked(ahead).await?
-        && !row.run.state.is_final()
-    {
-        row.run.successor = Some(new.id);
-        tx.save(&row).await?;
-        tx.changed(ahead);
-        behind = Some(ahead);
-    }
+    let place = turn::join(tx, ahead, new.id).await?;
     // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
     let new = NewRun { claimant: None, ..new.clone() };
-    insert(tx, &new, behind).await?;
+    insert(tx, &new, place).await?;
     Ok(())
 }
 
 pub(super) async fn insert(
     tx: &mut Tx,
     new: &NewRun,
-    behind: Option<RunId>,
+    place: Option<InLine>,
 ) -> Result<Started, Fault> {
-    let mut run = rules::fresh(new, behind, tx.now);
+    let mut run = rules::fresh(new, place, tx.now);
     if let Some(parent) = &new.parent {
         heed_parent(tx, &mut run, parent.lease.run).await?;
     }

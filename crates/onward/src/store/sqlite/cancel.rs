@@ -6,16 +6,16 @@
 use rusqlite::params;
 
 use super::fault::Fault;
-use super::row::{self, Row};
-use super::settle::move_behind;
+use super::row::Row;
 use super::signal::tell_parent;
 use super::steer::ask_child_again;
+use super::turn;
 use super::tx::Tx;
 use crate::store::Settled;
 use crate::store::column;
 use crate::store::rules::{self, Cancelling};
 use crate::store::steer::unpause;
-use crate::{Run, RunId, RunState, Waits};
+use crate::{Run, RunId, RunState};
 
 /// Asks a run to end.
 pub(super) fn cancel(tx: &mut Tx<'_>, run: RunId) -> Result<Run, Fault> {
@@ -57,45 +57,11 @@ pub(super) fn cancel_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
 /// Ends a run that nobody holds, tells those who wait for it, and lets the one behind it go. The
 /// caller saves the row.
 pub(super) fn end(tx: &mut Tx<'_>, row: &mut Row, state: RunState) -> Result<(), Fault> {
-    let waited_for = row.run.waits_for.take();
-    row.run.state = state;
-    row.run.finished_at = Some(tx.now);
-    row.run.due_at = None;
-    unpause(&mut row.run);
+    let ahead = rules::end(&mut row.run, state, tx.now);
     row.release();
     row.save(tx.conn)?;
-    match (rules::behind(waited_for.as_ref()), row.run.successor) {
-        (Some(ahead), Some(next)) => move_up(tx, ahead, next)?,
-        (_, next) => release_successor(tx, next)?,
-    }
+    turn::leave(tx, row.run.successor, ahead)?;
     tell_parent(tx, &row.run)
-}
-
-/// Lets the run behind one that ended before its turn wait for the run that this one waited for.
-fn move_up(tx: &mut Tx<'_>, ahead: RunId, next: RunId) -> Result<(), Fault> {
-    if let Some(mut row) = row::by_id(tx.conn, ahead)? {
-        row.run.successor = Some(next);
-        row.save(tx.conn)?;
-    }
-    move_behind(tx, Some(next), ahead)
-}
-
-/// Lets the run that waits behind an ended one go.
-pub(super) fn release_successor(tx: &mut Tx<'_>, next: Option<RunId>) -> Result<(), Fault> {
-    let Some(next) = next else { return Ok(()) };
-    let Some(mut row) = row::by_id(tx.conn, next)? else {
-        return Ok(());
-    };
-    let Some(Waits::Behind { start_at, .. }) = row.run.waits_for else {
-        return Ok(());
-    };
-    (row.run.state, row.run.waits_for) = rules::state_at_start(start_at, tx.now);
-    row.run.due_at = Some(start_at.max(tx.now));
-    row.run.wakes += 1;
-    row.save(tx.conn)?;
-    tx.changed(next);
-    tx.work();
-    Ok(())
 }
 
 /// Lets a failed or stuck run go on.
@@ -120,8 +86,14 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
         let params = params![row.no, step, tx.now.as_millis()];
         tx.execute(include_str!("sql/retry_void.sql"), params)?;
     }
+    let ahead = rules::ahead(&row.run);
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
+    if let Some(ahead) = ahead
+        && let Some(place) = turn::join(tx, ahead, row.run.id)?
+    {
+        rules::wait_in_line(&mut row.run, place, tx.now);
+    }
     row.save(tx.conn)?;
     if let Some(step) = &failed_step {
         ask_child_again(tx, row.no, step)?;

@@ -32,6 +32,7 @@ mod steer;
 mod step_key;
 mod sweep;
 mod transact;
+mod turn;
 mod tx;
 mod writer;
 

@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 use super::fault::Fault;
 use super::row::{self, Columns, Row, json_text};
 use super::start;
+use super::turn;
 use super::tx::Tx;
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
 use crate::store::schedules::{self, Overlapping};
@@ -121,12 +122,12 @@ fn occur(
         });
     }
     let latest = match latest {
-        Some(latest) => row::by_id(tx.conn, latest)?,
+        Some(latest) => turn::last(tx, latest)?,
         None => None,
     };
     let found = latest.as_ref().map(|row| &row.run);
     let decided = schedules::overlapping(schedule, at, found, tx.now);
-    let Some(mut row) = latest.filter(|_| decided != Overlapping::Start) else {
+    let Some(row) = latest.filter(|_| decided != Overlapping::Start) else {
         start::insert(tx, new, None)?;
         return Ok(Occurred::Started { run });
     };
@@ -134,10 +135,8 @@ fn occur(
     Ok(match decided {
         Overlapping::Start | Overlapping::Skip => Occurred::Skipped { live },
         Overlapping::Behind => {
-            row.run.successor = Some(run);
-            row.save(tx.conn)?;
-            tx.changed(live);
-            start::insert(tx, new, Some(live))?;
+            let place = turn::join(tx, live, run)?;
+            start::insert(tx, new, place)?;
             Occurred::Buffered { run, behind: live }
         }
         Overlapping::Replace => {

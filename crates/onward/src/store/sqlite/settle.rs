@@ -5,13 +5,13 @@
 
 use rusqlite::params;
 
-use super::cancel::release_successor;
 use super::fault::Fault;
 use super::queues;
 use super::record::{add, holds};
 use super::row::{self, json_text, run_blob, run_id, waits_columns};
 use super::signal::{take_over, tell_parent};
 use super::start::insert_run;
+use super::turn;
 use super::tx::Tx;
 use crate::store::{Conflict, End, Error, Lease, Settle, Settled};
 use crate::store::{column, rules};
@@ -163,7 +163,7 @@ fn finish(
         successor
     ];
     tx.execute(include_str!("sql/settle_end.sql"), params)?;
-    release_successor(tx, held.successor)?;
+    turn::leave(tx, held.successor, None)?;
     if rules::cascades(state, held.cancel_asked) {
         tx.execute(include_str!("sql/cascade_mark.sql"), [held.no])?;
     }
@@ -198,26 +198,8 @@ fn continue_as(
     let params = params![fresh.workflow, fresh.key, held.no, no];
     tx.execute(include_str!("sql/continue_key.sql"), params)?;
     take_over(tx, held.no, no)?;
-    move_behind(tx, held.successor, next)?;
+    turn::move_behind(tx, held.successor, next)?;
     Ok(Settled::AsSaid)
-}
-
-/// Lets the run that waits behind one wait behind another.
-pub(super) fn move_behind(
-    tx: &mut Tx<'_>,
-    successor: Option<RunId>,
-    next: RunId,
-) -> Result<(), Fault> {
-    let Some(id) = successor else { return Ok(()) };
-    let Some(mut row) = row::by_id(tx.conn, id)? else {
-        return Ok(());
-    };
-    if let Some(Waits::Behind { run, .. }) = &mut row.run.waits_for {
-        *run = next;
-        row.save(tx.conn)?;
-        tx.changed(id);
-    }
-    Ok(())
 }
 
 /// How a run waits after its attempt.

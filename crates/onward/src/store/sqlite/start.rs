@@ -10,10 +10,11 @@ use super::fault::Fault;
 use super::queues;
 use super::record;
 use super::row::{self, Row, json_text, notes_column, run_blob, waits_columns, worker_blob};
+use super::turn;
 use super::tx::Tx;
 use crate::limits::{DUPLICATES_KEPT_MAX, GATHERED_PURGE_BATCH};
 use crate::store::gather;
-use crate::store::rules::{self, KeyMet};
+use crate::store::rules::{self, InLine, KeyMet};
 use crate::store::{Conflict, Error, NewKey, NewRun, Started, StartedHow};
 use crate::{Run, RunId, RunState, Timestamp};
 
@@ -164,32 +165,24 @@ fn add_duplicate(tx: &Tx<'_>, holder: &Row, new: &NewRun, same_input: bool) -> R
 
 /// Ends the run that has the key and starts the new one behind it.
 pub(super) fn replace(tx: &mut Tx<'_>, new: &NewRun, holder: Row) -> Result<(), Fault> {
-    let ahead = rules::ahead(&holder.run);
+    let ahead = rules::ahead(&holder.run).unwrap_or(holder.run.id);
     match cancel::cancel_row(tx, holder) {
         Ok(()) | Err(Fault::Refused(Error::Conflict(Conflict::Finished { .. }))) => {}
         Err(fault) => return Err(fault),
     }
-    let mut behind = None;
-    if let Some(mut row) = row::by_id(tx.conn, ahead)?
-        && !row.run.state.is_final()
-    {
-        row.run.successor = Some(new.id);
-        row.save(tx.conn)?;
-        tx.changed(ahead);
-        behind = Some(ahead);
-    }
+    let place = turn::join(tx, ahead, new.id)?;
     // The answer says `Replaced`, not `Claimed`: a claimant would hold the run and not know it.
     let new = NewRun { claimant: None, ..new.clone() };
-    insert(tx, &new, behind)?;
+    insert(tx, &new, place)?;
     Ok(())
 }
 
 pub(super) fn insert(
     tx: &mut Tx<'_>,
     new: &NewRun,
-    behind: Option<RunId>,
+    place: Option<InLine>,
 ) -> Result<Started, Fault> {
-    let mut run = rules::fresh(new, behind, tx.now);
+    let mut run = rules::fresh(new, place, tx.now);
     if let Some(parent) = &new.parent {
         heed_parent(tx, &mut run, parent.lease.run)?;
     }
