@@ -1,4 +1,4 @@
-//! `onward dev`: the server on the local file in one command.
+//! `onward dev`: the server on this machine in one command.
 //!
 //! Owns: the free port, the browser and the demo beside it. Never decides who gets
 //! in; the settings do.
@@ -17,11 +17,11 @@ use crate::problem::{Exit, Problem, print_note};
 /// Ports after the usual one that are tried when it is taken.
 const PORTS_TRIED: u16 = 20;
 
-/// Serves the API and the dashboard of the local database
+/// Serves the API and the dashboard on this machine, on the next free port
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  onward dev                 the database of this folder
+  onward dev                 the store that every command takes here
   onward dev --demo --open   with a workflow that is at work, in a browser")]
 pub(crate) struct DevArgs {
     /// Keeps a workflow of orders at work, so that there is something to see

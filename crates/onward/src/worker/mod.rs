@@ -120,9 +120,9 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long after its death its runs are taken over; 10 s unless set. It is renewed three
-    /// times in that time. Give all workers of a store the same: each looks after the others only
-    /// once in its own.
+    /// How long the worker's lease lasts without renewal; 10 s unless set. It is renewed three times in
+    /// that time. When it has expired, other workers take the runs over. Give all workers of a store the
+    /// same: each looks after the others only once in its own.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self

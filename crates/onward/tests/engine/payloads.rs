@@ -3,6 +3,7 @@
 
 mod canary;
 mod key_change;
+mod page;
 mod postgres;
 mod tampered;
 mod unreadable;

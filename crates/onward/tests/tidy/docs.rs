@@ -1,4 +1,4 @@
-//! The documents say what the code has: every code, every limit, and links that lead somewhere.
+//! The documents say what the code has: every code, and links that lead somewhere.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,6 @@ use onward::Code;
 use crate::tree::{File, Finding, Tree};
 
 const ERRORS: &str = "docs/errors.md";
-const LIMITS: &str = "docs/limits.md";
-const LIMITS_SOURCE: &str = "crates/onward/src/limits.rs";
 
 /// What each section about a code says.
 const PARTS: [&str; 3] = ["**What happened.**", "**Why.**", "**What to do.**"];
@@ -63,39 +61,6 @@ fn sections(file: &File) -> Vec<Section<'_>> {
         }
     }
     sections
-}
-
-/// Limits that are not in the table, and rows of the table that are no limit.
-pub(crate) fn limits(tree: &Tree) -> Vec<Finding> {
-    match (tree.file(LIMITS_SOURCE), tree.file(LIMITS)) {
-        (Some(source), Some(page)) => compare_limits(source, page),
-        _ => vec![Finding::new(LIMITS, 1, "it or its source is missing")],
-    }
-}
-
-fn compare_limits(source: &File, page: &File) -> Vec<Finding> {
-    let constant = |line: &str| {
-        let (name, _) = line.strip_prefix("pub const ")?.split_once(':')?;
-        Some(name.to_owned())
-    };
-    let row = |line: &str| {
-        let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
-        Some(name.to_owned())
-    };
-    let names = |file: &File, name: &dyn Fn(&str) -> Option<String>| -> Vec<(usize, String)> {
-        file.lines().filter_map(|(number, line)| Some((number, name(line)?))).collect()
-    };
-    let (constants, rows) = (names(source, &constant), names(page, &row));
-    let missing = |(line, name): &(usize, String), in_: &[(usize, String)], file: &File, what| {
-        let known = in_.iter().any(|(_, other)| other == name);
-        (!known).then(|| Finding::new(&file.path, *line, format!("{name} {what}")))
-    };
-    let undocumented = constants
-        .iter()
-        .filter_map(|name| missing(name, &rows, source, "is not in docs/limits.md"));
-    let unknown =
-        rows.iter().filter_map(|name| missing(name, &constants, page, "is not in limits.rs"));
-    undocumented.chain(unknown).collect()
 }
 
 /// Links to files of the repository, and to sections of its pages, that are not there.
@@ -166,21 +131,6 @@ fn codes_and_sections_are_compared_both_ways() {
     assert!(found("\"known\" lacks **What happened.**"), "{lines:?}");
     assert!(found("no section about \"undocumented\""), "{lines:?}");
     assert_eq!(codes(&Tree::of([])).len(), 1);
-}
-
-#[test]
-fn limits_and_rows_are_compared_both_ways() {
-    let source = "pub const A_MAX: u32 = 1;\npub const B_MAX: u32 = 2;\nconst OWN: u32 = 3;\n";
-    let page = "| constant | value |\n|---|---|\n| `A_MAX` | 1 |\n| `C_MAX` | 3 |\n";
-    let lines: Vec<_> = limits(&Tree::of([(LIMITS_SOURCE, source), (LIMITS, page)]))
-        .iter()
-        .map(|f| f.to_string())
-        .collect();
-    let expected = [
-        "crates/onward/src/limits.rs:2: B_MAX is not in docs/limits.md",
-        "docs/limits.md:4: C_MAX is not in limits.rs",
-    ];
-    assert_eq!(lines, expected);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A text in every place that a payload has, and none of them in the file.
 
+use std::collections::HashMap;
 use std::sync::Mutex;
 
-use onward::{Code, Entry, OnConflict, Overlap, Query, Retry, RunState, Waits, rusqlite};
+use onward::{Code, Entry, OnConflict, Overlap, Query, Retry, RunId, RunState, Waits, rusqlite};
 
 use super::*;
 
@@ -12,10 +13,12 @@ const DECLINED: Workflow<String, ()> = Workflow::named("declined");
 const FAILING_CHILD: Workflow<String, ()> = Workflow::named("failing-child");
 const ON: Workflow<String, String> = Workflow::named("goes-on");
 
-static TOKEN: Mutex<String> = Mutex::new(String::new());
+/// The tokens of callbacks, by their runs.
+static TOKENS: Mutex<Option<HashMap<RunId, String>>> = Mutex::new(None);
 
 async fn all(ctx: Ctx, input: String) -> Result<String, Failure> {
     assert_eq!(input, "canary input");
+    ctx.log("canary line");
     let done = ctx.step("readable-step", async |_| Ok::<_, Failure>("canary result".to_owned()));
     assert_eq!(done.await?, "canary result");
     ctx.step("tried", async |step| match step.try_number() {
@@ -32,8 +35,8 @@ async fn all(ctx: Ctx, input: String) -> Result<String, Failure> {
     assert_eq!(ctx.signal::<String>("readable-signal").await?, "canary signal");
     let callback = ctx.callback::<String>().await?;
     let token = callback.token();
-    ctx.step("ask", |_| {
-        token.clone_into(&mut TOKEN.lock().unwrap());
+    ctx.step("ask", |step| {
+        TOKENS.lock().unwrap().get_or_insert_default().insert(step.run_id(), token.to_owned());
         async { Ok::<_, Failure>(()) }
     })
     .await?;
@@ -60,7 +63,7 @@ async fn go_on(ctx: Ctx, input: String) -> Result<String, Failure> {
     }
 }
 
-async fn worker(onward: &Onward) -> onward::Worker {
+pub(super) async fn worker(onward: &Onward) -> onward::Worker {
     let wrong: Workflow<u32, ()> = Workflow::named("wrong-type");
     let builder = onward.worker().serve(ALL, all).serve(CHILD, echo).serve(DECLINED, decline);
     let builder = builder.serve(FAILING_CHILD, child_fails).serve(ON, go_on).serve(ECHO, echo);
@@ -68,12 +71,13 @@ async fn worker(onward: &Onward) -> onward::Worker {
 }
 
 /// Fills every place that a payload can have.
-async fn fill(onward: &Onward, file: &File) {
+pub(super) async fn fill(onward: &Onward, file: &File) {
     let start = onward.start(ALL, &"canary input".to_owned()).key("readable-key");
     let run = start.tag("readable-tag", "readable-value").await.unwrap();
     run.signal("readable-signal", "canary signal").key("readable-signal-key").await.unwrap();
-    until("a token", async || !TOKEN.lock().unwrap().is_empty()).await;
-    let token = TOKEN.lock().unwrap().clone();
+    let token = || TOKENS.lock().unwrap().get_or_insert_default().get(&run.id()).cloned();
+    until("a token", async || token().is_some()).await;
+    let token = token().unwrap();
     onward.resolve(&token, "canary callback").await.unwrap();
     assert_eq!(run.result().await.unwrap(), "canary output");
 
@@ -166,9 +170,13 @@ async fn everything_comes_back(onward: &Onward) {
             let failure = record.entry.failure().map(serde_json::to_string);
             found.push_str(&failure.map_or(String::new(), Result::unwrap));
         }
+        for line in onward.run(run.id).log().await.unwrap() {
+            found.push_str(&line.text);
+        }
     }
     for text in [
         "input",
+        "line",
         "result",
         "try",
         "try details",
