@@ -106,6 +106,41 @@ async fn a_worker_may_leave_while_it_settles() {
     }
 }
 
+/// A child whose start the cancel of its parent does not see is asked to end as the others are.
+#[tokio::test]
+async fn a_cancel_reaches_a_child_that_is_started_meanwhile() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let raw = stage.raw().await;
+    // Of a policy that asks questions in a transaction, and one of a batch.
+    let mut asking = keyed_run("k");
+    asking.key.as_mut().unwrap().on_conflict = OnConflict::RetryFailed;
+    for (ticket, child) in [new_run(), asking].into_iter().enumerate() {
+        started(&store).await;
+        let lease = claimed(&store, worker, ticket as i64).await;
+        let parent = literal(lease.run);
+        raw.batch_execute("begin").await.unwrap();
+        let cancel = format!("update runs set cancel_at = 1 where id = {parent}");
+        raw.batch_execute(&cancel).await.unwrap();
+        let parent_of = NewParent { lease, step: "$child/c".to_owned(), detached: false };
+        let child = NewRun { id: RunId::new(), parent: Some(parent_of), ..child };
+        let started = store.start(vec![child]);
+        tokio::pin!(started);
+        // As long as the cancel is not committed the start waits for it.
+        tokio::select! {
+            answer = &mut started => panic!("{answer:?} beside a cancel that is not committed"),
+            () = stage.waiting(1) => {}
+        }
+        raw.batch_execute("commit").await.unwrap();
+        soon(started).await.unwrap().remove(0).unwrap();
+        let sql = format!("select cascades from runs where id = {parent}");
+        let cascades: Option<bool> = raw.query_one(&sql, &[]).await.unwrap().get(0);
+        assert_eq!(cascades, Some(true), "the children are to be asked");
+        store.settle(lease, Settle::new(vec![], End::Cancelled)).await.unwrap();
+    }
+}
+
 /// Fails where a batch that was refused hands its writes to transactions of their own and the lane
 /// goes on meanwhile: the end of a run would overtake its record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

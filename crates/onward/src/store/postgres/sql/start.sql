@@ -63,6 +63,9 @@ begin
         v_new := v_new || v_keyed;
     end if;
     if cardinality(c_id) > 0 then
+        -- A cancel of a parent comes before all of this or after it: a child that it does not see
+        -- would not be asked to end.
+        perform from onward.runs p where p.id = any (c_parent) order by p.id for share;
         -- A child is started only under the lease of who holds its parent.
         select coalesce(array_agg(n), '{}') into v_new
         from unnest(v_new) n
