@@ -315,6 +315,11 @@ pub const REFUSALS_KEPT_MAX: usize = 100;
 /// HTML error page must not fill a history.
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
+/// Failed children that one retry of a parent which ran out of time looks at, and retries if they ran out
+/// of time too: each is a few statements in the retry's transaction. If one is left, the parent fails for
+/// it, and a further retry goes on with it.
+pub const LATE_CHILDREN_MAX: usize = 100;
+
 /// The shortest distance between two times of a schedule: a second, as a cron pattern has it. What
 /// comes more often is a loop with [`Ctx::sleep`](crate::Ctx::sleep).
 pub const SCHEDULE_EVERY_MIN: Duration = Duration::from_secs(1);

@@ -151,6 +151,7 @@ pub(super) fn full(stage: &Stage) -> WholeRun {
         origin,
         start_at: run.started_at,
         timed_from: run.retried_at,
+        own_time_ms: Some(90_000),
         ended_behind: Some(RunId::new()),
     };
     let (parent, step) = (RunId::new(), "$child/full".to_owned());

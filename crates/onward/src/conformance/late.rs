@@ -3,8 +3,8 @@
 use super::stage::*;
 use crate::limits::LATE_BATCH_MAX;
 use crate::model::step_id::UNDO;
-use crate::store::{End, Lease, NewParent, NewRun, Pause, Settle, StartAt};
-use crate::{Code, Record, RunId, RunState, Waits};
+use crate::store::{End, Lease, NewParent, NewRun, Pause, Settle, StartAt, Store};
+use crate::{Code, Entry, Record, RunId, RunState, Waits};
 
 const TIMEOUT_MS: u64 = 1_000;
 
@@ -205,4 +205,115 @@ pub async fn child_has_no_more_time_than_its_parent(stage: &Stage) {
     let parent = NewParent { lease: free, step: "a".to_owned(), detached: false };
     let own = stage.start(NewRun { parent: Some(parent), ..timed() }).await;
     assert_eq!(stage.run(own).await.deadline_at, Some(stage.in_ms(TIMEOUT_MS)));
+}
+
+/// A parent with a second of time that waits for children, 900 ms after its start. Each has this much time
+/// of its own, and no more than its parent.
+async fn waits_for_children(
+    stage: &Stage,
+    worker: &Worker,
+    own: &[Option<i64>],
+) -> (RunId, Vec<RunId>) {
+    let lease = worker.take(stage.start(timed()).await).await;
+    stage.pass(900);
+    let mut children = Vec::new();
+    for (number, timeout_ms) in own.iter().enumerate() {
+        let step = format!("$child/ship{number}");
+        let parent = NewParent { lease, step, detached: false };
+        let child = NewRun { parent: Some(parent), timeout_ms: *timeout_ms, ..new_run() };
+        children.push(stage.start(NewRun { queue: "elsewhere".to_owned(), ..child }).await);
+    }
+    stage.settle(lease, super::child::awaiting(children[0], 0)).await.unwrap();
+    (lease.run, children)
+}
+
+/// A retry of a run that ran out of time retries the children that ran out of time with it, or it would
+/// fail for them at once. They have their own time again, and no more than their parent.
+pub async fn retry_of_a_late_parent_retries_its_late_children(stage: &Stage) {
+    let worker = stage.worker().await;
+    let own = [None, Some(500), Some(5_000)];
+    let (parent, children) = waits_for_children(stage, &worker, &own).await;
+    stage.pass(100);
+    while worker.sweep().await.more {}
+    for run in children.iter().chain([&parent]) {
+        assert_failed_late(stage, *run).await;
+    }
+    stage.pass(7);
+    let retried = stage.store.retry(parent).await.unwrap();
+    assert_eq!(retried.deadline_at, Some(stage.in_ms(TIMEOUT_MS)));
+    for (child, deadline_ms) in children.iter().zip([TIMEOUT_MS, 500, TIMEOUT_MS]) {
+        let child = stage.run(*child).await;
+        assert_eq!(child.state, RunState::Queued);
+        assert_eq!(child.deadline_at, Some(stage.in_ms(deadline_ms)), "{child:?}");
+    }
+    let claimed = worker.take_whole(parent).await;
+    assert_eq!(
+        (claimed.history, claimed.signals),
+        (vec![], vec![]),
+        "what they told is taken back"
+    );
+}
+
+/// A retry of a late parent leaves the children alone that failed for another reason, and those whose
+/// ends it has recorded: its function knows them.
+pub async fn retry_of_a_late_parent_leaves_its_other_children(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = worker.take(stage.start(timed()).await).await;
+    let child_of = |step: &str, timeout_ms| {
+        let parent = NewParent { lease, step: step.to_owned(), detached: false };
+        NewRun { parent: Some(parent), timeout_ms, ..new_run() }
+    };
+    let short = child_of("$child/a", Some(10));
+    let short = stage.start(NewRun { queue: "elsewhere".to_owned(), ..short }).await;
+    stage.pass(10);
+    worker.sweep().await;
+    let told = stage.store.inbox(lease.run, 0).await.unwrap().signals.remove(0);
+    let heard = entry(1, &told.recorded_as(), Entry::Arrived(told.body));
+    let failed = worker.take(stage.start(child_of("$child/b", None)).await).await;
+    stage.settle(failed, failed_at("pack")).await.unwrap();
+    stage.store.settle(lease, Settle::new(vec![heard], End::Released)).await.unwrap();
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    stage.store.retry(lease.run).await.unwrap();
+    for child in [short, failed.run] {
+        assert_eq!(stage.state(child).await, RunState::Failed);
+    }
+    let claimed = worker.take_whole(lease.run).await;
+    assert_eq!((claimed.history.len(), claimed.signals.len()), (1, 1));
+}
+
+/// A retry of a late parent that is repeated changes nothing.
+pub async fn retry_of_a_late_parent_twice(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (parent, _) = waits_for_children(stage, &worker, &[None]).await;
+    stage.pass(100);
+    while worker.sweep().await.more {}
+    super::lost_answer::repeated(stage, |store| store.retry(parent)).await;
+}
+
+/// A child that is retried by itself has its own time again, each time: all of it if its parent has
+/// ended, else no more than the parent.
+pub async fn retried_child_has_its_own_time_again(stage: &Stage) {
+    let worker = stage.worker().await;
+    let own = [Some(500), Some(5_000), None];
+    let (_, children) = waits_for_children(stage, &worker, &own).await;
+    stage.pass(100);
+    while worker.sweep().await.more {}
+    for (child, own) in children.into_iter().zip(own) {
+        for _ in 0..2 {
+            let retried = stage.store.retry(child).await.unwrap();
+            assert_eq!(retried.deadline_at, own.map(|ms| stage.in_ms(ms as u64)));
+            stage.pass(5_000);
+            worker.sweep().await;
+        }
+    }
+    let lease = worker.take(stage.start(timed()).await).await;
+    let parent = NewParent { lease, step: "a".to_owned(), detached: false };
+    let child = NewRun { parent: Some(parent), timeout_ms: Some(50), ..unserved() };
+    let child = stage.start(child).await;
+    stage.pass(980);
+    worker.sweep().await;
+    assert_failed_late(stage, child).await;
+    let retried = stage.store.retry(child).await.unwrap();
+    assert_eq!(retried.deadline_at, Some(stage.in_ms(20)), "its parent has no more");
 }

@@ -101,6 +101,10 @@ macro_rules! steering_conformance_suite {
                 sweep_of_late_runs_is_bounded
                 end_of_a_late_run_is_told
                 child_has_no_more_time_than_its_parent
+                retry_of_a_late_parent_retries_its_late_children
+                retry_of_a_late_parent_leaves_its_other_children
+                retry_of_a_late_parent_twice
+                retried_child_has_its_own_time_again
             }
             line {
                 missed_times_wait_one_behind_the_other

@@ -29,6 +29,10 @@ pub struct Notes {
     /// last retry, or at the start of the run that it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_from: Option<Timestamp>,
+    /// The time in milliseconds that a child would have, if it has less because its parent has: a retry
+    /// gives it this again. 0 if it would have no deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_time_ms: Option<i64>,
     /// The run that it still waited for when it ended before its turn: who comes after it waits for
     /// that run too.
     #[serde(default, skip_serializing_if = "Option::is_none")]

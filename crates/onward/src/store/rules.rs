@@ -92,10 +92,9 @@ pub(crate) fn retry(run: &mut Run, now: Timestamp) {
     run.notes.ended_behind = None;
     run.failure = None;
     run.finished_at = None;
-    if let Some(deadline) = run.deadline_at {
-        let time_ms = deadline.as_millis().saturating_sub(timed_from(run).as_millis());
-        // A child that was to start after its parent's time had none of its own.
-        run.deadline_at = self::deadline(now, (time_ms > 0).then_some(time_ms));
+    if let Some(time_ms) = time_ms(run) {
+        run.notes.own_time_ms = None;
+        run.deadline_at = deadline(now, Some(time_ms).filter(|ms| *ms > 0));
         run.notes.timed_from = Some(now);
     }
     run.cancel_at = None;
@@ -404,11 +403,35 @@ fn timed_from(run: &Run) -> Timestamp {
     run.notes.timed_from.or(run.notes.start_at).unwrap_or(run.created_at)
 }
 
+/// The time that a run has by itself, from its start or its last retry to its deadline. It is 0 for a
+/// child that has only its parent's deadline.
+fn time_ms(run: &Run) -> Option<i64> {
+    let deadline = run.deadline_at?;
+    let until = deadline.as_millis().saturating_sub(timed_from(run).as_millis());
+    Some(run.notes.own_time_ms.unwrap_or(until))
+}
+
 /// Lets a child end no later than its parent, whose deadline is this, unless it is detached.
 pub(crate) fn limit_child(run: &mut Run, deadline_at: Option<Timestamp>) {
-    if run.parent.as_ref().is_some_and(|parent| !parent.detached) {
-        run.deadline_at = [run.deadline_at, deadline_at].into_iter().flatten().min();
+    let is_child = run.parent.as_ref().is_some_and(|parent| !parent.detached);
+    let Some(limit) = deadline_at.filter(|_| is_child) else { return };
+    if run.deadline_at.is_none_or(|own| limit < own) {
+        run.notes.own_time_ms = Some(time_ms(run).unwrap_or(0));
+        run.deadline_at = Some(limit);
     }
+}
+
+/// Lets a child that is retried end no later than its parent, unless that has ended.
+pub(crate) fn limit_retried(child: &mut Run, parent: &Run) {
+    if !parent.state.is_final() {
+        limit_child(child, parent.deadline_at);
+    }
+}
+
+/// Whether a run failed because its time was over.
+pub(crate) fn ran_out_of_time(run: &Run) -> bool {
+    let ended_late = |deadline| run.finished_at.is_some_and(|finished_at| deadline <= finished_at);
+    run.state == RunState::Failed && run.deadline_at.is_some_and(ended_late)
 }
 
 /// The run that a start makes. `place`: where it waits in a line, if it does.
@@ -443,7 +466,7 @@ fn parent(new: &NewParent) -> Parent {
 pub(crate) fn continuation(old: Run, next: RunId, input: Json, now: Timestamp) -> Run {
     let timed_from = old.deadline_at.map(|_| timed_from(&old));
     Run {
-        notes: Notes { timed_from, ..Notes::default() },
+        notes: Notes { timed_from, own_time_ms: old.notes.own_time_ms, ..Notes::default() },
         queue: old.queue,
         priority: old.priority,
         key: old.key,

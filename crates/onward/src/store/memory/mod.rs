@@ -358,30 +358,6 @@ impl State {
         Ok(())
     }
 
-    fn retry(&mut self, run: RunId, now: Timestamp) -> Result<(), Error> {
-        let row = self.row_mut(run)?;
-        let undone = row.records.iter().any(rules::is_undo_began);
-        if !rules::retrying(&row.run, undone)? {
-            return Ok(());
-        }
-        let failed_step = row.failed_step.take();
-        let voided = (row.records.iter_mut())
-            .filter(|record| Some(&record.step) == failed_step.as_ref())
-            .filter(|record| record.entry.kind() != RecordKind::Arrived)
-            .filter(|record| record.voided_at.is_none());
-        voided.for_each(|record| record.voided_at = Some(now));
-        let ahead = rules::ahead(&row.run);
-        rules::retry(&mut row.run, now);
-        row.ticket = None;
-        if let Some(place) = ahead.and_then(|ahead| self.join_line(ahead, run)) {
-            rules::wait_in_line(&mut self.row_mut(run)?.run, place, now);
-        }
-        match failed_step {
-            Some(step) => self.ask_child_again(run, &step, now),
-            None => Ok(()),
-        }
-    }
-
     /// Puts a run into a final state and lets the one behind it go.
     fn end(&mut self, run: RunId, state: RunState, now: Timestamp) {
         let Some(row) = self.runs.get_mut(&run) else { return };

@@ -3,6 +3,8 @@
 //! Owns: what these do to the rows. Never decides whether they may; `store::steer` does.
 
 use super::*;
+use crate::limits::LATE_CHILDREN_MAX;
+use crate::model::step_id;
 use crate::store::steer::{self, ChildAgain};
 
 impl Steer for MemoryStore {
@@ -60,6 +62,61 @@ impl Steer for MemoryStore {
 }
 
 impl State {
+    pub(super) fn retry(&mut self, run: RunId, now: Timestamp) -> Result<(), Error> {
+        let row = self.row_mut(run)?;
+        let undone = row.records.iter().any(rules::is_undo_began);
+        if !rules::retrying(&row.run, undone)? {
+            return Ok(());
+        }
+        let failed_step = row.failed_step.take();
+        let voided = (row.records.iter_mut())
+            .filter(|record| Some(&record.step) == failed_step.as_ref())
+            .filter(|record| record.entry.kind() != RecordKind::Arrived)
+            .filter(|record| record.voided_at.is_none());
+        voided.for_each(|record| record.voided_at = Some(now));
+        let (ahead, was_late) = (rules::ahead(&row.run), rules::ran_out_of_time(&row.run));
+        rules::retry(&mut row.run, now);
+        row.ticket = None;
+        let mut retried = row.run.clone();
+        if let Some(parent) = retried.parent.as_ref().and_then(|of| self.runs.get(&of.run)) {
+            rules::limit_retried(&mut retried, &parent.run);
+        }
+        self.row_mut(run)?.run = retried;
+        if let Some(place) = ahead.and_then(|ahead| self.join_line(ahead, run)) {
+            rules::wait_in_line(&mut self.row_mut(run)?.run, place, now);
+        }
+        if let Some(step) = failed_step {
+            self.ask_child_again(run, &step, now)?;
+        }
+        if was_late {
+            self.ask_late_children_again(run, now)?;
+        }
+        Ok(())
+    }
+
+    /// Retries the children that ran out of time with this run, and have told it so since.
+    pub(super) fn ask_late_children_again(
+        &mut self,
+        run: RunId,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let row = self.row(run)?;
+        let is_told = |step: &str| {
+            row.records.iter().any(|record| record.step == step && record.voided_at.is_none())
+        };
+        let failed = (row.signals.iter())
+            .filter(|signal| step_id::is_child(&signal.step) && !is_told(&signal.recorded_as()))
+            .filter_map(|signal| Some((signal, self.runs.get(&signal.key.parse().ok()?)?)))
+            .filter(|(_, child)| child.run.state == RunState::Failed)
+            .filter(|(_, child)| child.run.deadline_at.is_some())
+            .take(LATE_CHILDREN_MAX);
+        let late: Vec<_> = failed
+            .filter(|(_, child)| rules::ran_out_of_time(&child.run))
+            .map(|(signal, _)| signal.step.clone())
+            .collect();
+        late.iter().try_for_each(|step| self.ask_child_again(run, step, now))
+    }
+
     /// Takes back what a child told of its end, and has it told anew, if the failure of this step
     /// is a child's. A fork starts a child of its own, where it took that end along.
     pub(super) fn ask_child_again(

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use super::fault::Fault;
 use super::row::{Row, run_uuid, small};
 use super::signal;
-use super::steer::ask_child_again;
+use super::steer::{ask_child_again, ask_late_children_again};
 use super::turn;
 use super::tx::{Param, Tx};
 use crate::store::column;
@@ -110,9 +110,14 @@ pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
             [(&id, Type::UUID), (step, Type::TEXT), (&tx.now.as_millis(), Type::INT8)];
         tx.rows(include_str!("sql/retry_void.sql"), &params).await?;
     }
-    let ahead = rules::ahead(&row.run);
+    let (ahead, was_late) = (rules::ahead(&row.run), rules::ran_out_of_time(&row.run));
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
+    if let Some(parent) = &row.run.parent
+        && let Some(parent) = tx.read(parent.run).await?
+    {
+        rules::limit_retried(&mut row.run, &parent.run);
+    }
     if let Some(ahead) = ahead
         && let Some(place) = turn::join(tx, ahead, row.run.id).await?
     {
@@ -121,6 +126,9 @@ pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
     tx.save(row).await?;
     if let Some(step) = &failed_step {
         Box::pin(ask_child_again(tx, row.run.id, step)).await?;
+    }
+    if was_late {
+        Box::pin(ask_late_children_again(tx, row.run.id)).await?;
     }
     tx.changed(row.run.id);
     tx.work();

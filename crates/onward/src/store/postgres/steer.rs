@@ -12,8 +12,9 @@ use super::fault::Fault;
 use super::row::{run_id, run_uuid, small_limit};
 use super::tx::{Param, Session, Tx};
 use super::{PostgresStore, Shared, import, signal, sweep};
-use crate::limits::CASCADE_BATCH_MAX;
+use crate::limits::{CASCADE_BATCH_MAX, LATE_CHILDREN_MAX};
 use crate::model::step_id;
+use crate::store::rules;
 use crate::store::steer::{self, ChildAgain};
 use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Seen, Steer};
 use crate::{Run, RunId};
@@ -109,6 +110,20 @@ async fn cascade(shared: Arc<Shared>) -> Result<bool, Fault> {
     let more = !children.is_empty();
     sweep::cascade(&shared, children).await?;
     Ok(more)
+}
+
+/// Retries the children that ran out of time with this run, and have told it so since.
+pub(super) async fn ask_late_children_again(tx: &mut Tx, run: RunId) -> Result<(), Fault> {
+    let (id, limit) = (run_uuid(run), small_limit(LATE_CHILDREN_MAX));
+    let params: [Param<'_>; 2] = [(&id, Type::UUID), (&limit, Type::INT4)];
+    for failed in tx.rows(include_str!("sql/retry_late.sql"), &params).await? {
+        let step: String = failed.try_get(0).map_err(Fault::data)?;
+        let child = tx.locked(run_id(failed.try_get(1).map_err(Fault::data)?)).await?;
+        if child.is_some_and(|child| rules::ran_out_of_time(&child.run)) {
+            ask_child_again(tx, run, &step).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes back what a child told of its end, and has it told anew, if the failure of this step is a

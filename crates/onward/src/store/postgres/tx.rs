@@ -291,6 +291,13 @@ impl Tx {
         Ok(!self.rows(sql, params).await?.is_empty())
     }
 
+    /// The run with this id, as it is now: whoever holds its lock may be about to change it.
+    pub(super) async fn read(&self, run: RunId) -> Result<Option<Row>, Fault> {
+        let id = run_uuid(run);
+        let found = self.first(row::RUN_BY_ID, &[(&id, Type::UUID)]).await?;
+        found.as_ref().map(row::row).transpose()
+    }
+
     /// The run with this id, locked until the transaction ends.
     pub(super) async fn locked(&self, run: RunId) -> Result<Option<Row>, Fault> {
         let id = run_uuid(run);

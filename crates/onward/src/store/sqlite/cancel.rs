@@ -6,9 +6,9 @@
 use rusqlite::params;
 
 use super::fault::Fault;
-use super::row::Row;
+use super::row::{self, Row};
 use super::signal::tell_parent;
-use super::steer::ask_child_again;
+use super::steer::{ask_child_again, ask_late_children_again};
 use super::turn;
 use super::tx::Tx;
 use crate::store::Settled;
@@ -86,9 +86,14 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
         let params = params![row.no, step, tx.now.as_millis()];
         tx.execute(include_str!("sql/retry_void.sql"), params)?;
     }
-    let ahead = rules::ahead(&row.run);
+    let (ahead, was_late) = (rules::ahead(&row.run), rules::ran_out_of_time(&row.run));
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
+    if let Some(parent) = &row.run.parent
+        && let Some(parent) = row::by_id(tx.conn, parent.run)?
+    {
+        rules::limit_retried(&mut row.run, &parent.run);
+    }
     if let Some(ahead) = ahead
         && let Some(place) = turn::join(tx, ahead, row.run.id)?
     {
@@ -97,6 +102,9 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
     row.save(tx.conn)?;
     if let Some(step) = &failed_step {
         ask_child_again(tx, row.no, step)?;
+    }
+    if was_late {
+        ask_late_children_again(tx, row.no)?;
     }
     tx.changed(row.run.id);
     tx.work();

@@ -10,7 +10,9 @@ use super::fault::Fault;
 use super::signal::tell_parent;
 use super::tx::Tx;
 use super::{SqliteStore, import, row, sweep};
+use crate::limits::LATE_CHILDREN_MAX;
 use crate::model::step_id;
+use crate::store::rules;
 use crate::store::steer::{self, ChildAgain};
 use crate::store::{Answer, Conflict, Error, Fork, KeyHold, Pause, Seen, Steer};
 use crate::{Run, RunId};
@@ -75,6 +77,22 @@ fn start_fork(tx: &mut Tx<'_>, fork: &Fork) -> Result<Run, Fault> {
     }
     import::add(tx, &forked)?;
     Ok(tx.row(fork.id)?.run)
+}
+
+/// Retries the children that ran out of time with this run, and have told it so since.
+pub(super) fn ask_late_children_again(tx: &mut Tx<'_>, run: i64) -> Result<(), Fault> {
+    let params = params![run, row::limit(LATE_CHILDREN_MAX)];
+    let failed: Vec<(String, [u8; 16])> =
+        row::all(tx.conn, include_str!("sql/retry_late.sql"), params, |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    for (step, child) in failed {
+        let child = row::by_id(tx.conn, row::run_id(child))?;
+        if child.is_some_and(|child| rules::ran_out_of_time(&child.run)) {
+            ask_child_again(tx, run, &step)?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes back what a child told of its end, and has it told anew, if the failure of this step is a

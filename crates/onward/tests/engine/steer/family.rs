@@ -154,6 +154,27 @@ async fn a_parent_out_of_time_hears_of_its_child_when_it_is_retried() {
     worker.shutdown().await.unwrap();
 }
 
+/// A child has no more time than its parent: both go on when the parent is retried, and once is enough.
+#[tokio::test]
+async fn a_retry_of_a_parent_out_of_time_continues_its_child() {
+    let onward = TestOnward::new().await.unwrap();
+    let child = async |ctx: Ctx, ()| {
+        ctx.sleep(Duration::from_millis(300)).await;
+        Ok::<_, Failure>(7)
+    };
+    let worker = onward.worker().serve(CHILD, child);
+    let worker = worker.serve(PARENT, async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await);
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(PARENT, &()).timeout(Duration::from_millis(200)).await.unwrap();
+    for error in [run.result().await, until_child(&onward).await.result().await] {
+        let error = error.unwrap_err();
+        assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()), "{error}");
+    }
+    run.retry().await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 7);
+    worker.shutdown().await.unwrap();
+}
+
 /// A detached child goes on when its parent is cancelled, and ends as it would have.
 #[tokio::test]
 async fn a_detached_child_goes_on_when_its_parent_is_cancelled() {

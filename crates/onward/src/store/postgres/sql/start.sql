@@ -169,6 +169,21 @@ begin
             deadline_at = case
                 when c.detached then r.deadline_at
                 else least(r.deadline_at, p.deadline_at)
+            end,
+            -- What it would have without its parent's deadline, for a retry.
+            notes = case
+                when c.detached or p.deadline_at is null or p.deadline_at >= r.deadline_at
+                then r.notes
+                else jsonb_set(
+                    coalesce(r.notes, '{}')::jsonb,
+                    '{own_time_ms}',
+                    to_jsonb(coalesce(
+                        r.deadline_at - coalesce(
+                            (r.notes::jsonb ->> 'start_at')::bigint, r.created_at
+                        ),
+                        0
+                    ))
+                )::text
             end
         from unnest(c_id, c_parent, c_step, c_detached) c (id, parent, step, detached)
         join onward.runs p on p.id = c.parent
