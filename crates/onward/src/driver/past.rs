@@ -117,9 +117,14 @@ impl Past {
         tail.into_iter().for_each(|record| self.add(record));
     }
 
-    /// Hands out the recorded signals, in order.
-    pub(crate) fn take_arrived(&mut self) -> Vec<Record> {
-        std::mem::take(&mut self.arrived)
+    /// Hands out the recorded signals, in order, and whether this build recorded each, and nothing since
+    /// lets the function go another way.
+    pub(crate) fn take_arrived(&mut self) -> Vec<(Record, bool)> {
+        let arrived = std::mem::take(&mut self.arrived).into_iter();
+        arrived
+            .map(|it| (self.is_same_way(it.attempt, it.seq), it))
+            .map(|(same, it)| (it, same))
+            .collect()
     }
 
     /// Hands out what is known of a step that a future asks for.
@@ -129,11 +134,16 @@ impl Past {
             return None;
         }
         let mut known = self.steps.remove(step_id::base(step))?;
+        known.same_way = self.is_same_way(known.attempt, known.seq);
+        Some(known)
+    }
+
+    /// Whether this build made a record, and nothing since lets the function go another way.
+    fn is_same_way(&self, attempt: u32, seq: u64) -> bool {
         // The latest attempt is the one that executes.
         let here = self.builds.last_key_value().map(|(_, build)| build);
-        let retried = self.voided_seq.is_some_and(|voided| known.seq > voided);
-        known.same_way = here.is_some() && self.builds.get(&known.attempt) == here && !retried;
-        Some(known)
+        let retried = self.voided_seq.is_some_and(|voided| seq > voided);
+        here.is_some() && self.builds.get(&attempt) == here && !retried
     }
 
     /// Whether another build than the one that executes made this record.

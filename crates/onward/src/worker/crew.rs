@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -70,6 +71,22 @@ impl Crew {
     pub(crate) fn clear(&self, lease: Lease) {
         self.lock().suspects.retain(|suspect| *suspect != lease);
         self.freed.notify_waiters();
+    }
+
+    /// Resolves when no other suspect executes that may still be what kills its workers, or after a time.
+    pub(crate) async fn until_alone(&self, lease: Lease, patience: Duration) {
+        let others = || self.lock().suspects.iter().any(|suspect| *suspect != lease);
+        let alone = async {
+            loop {
+                let freed = self.freed.notified();
+                if !others() {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        // What it waited for is given up by then.
+        let _ = tokio::time::timeout(patience, alone).await;
     }
 
     /// Counts the suspects that execute as any other run from here on.

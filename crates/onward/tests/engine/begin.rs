@@ -136,85 +136,117 @@ async fn a_step_that_may_begin_waits_for_the_result_that_leads_to_its_poll() {
     worker.shutdown().await.unwrap();
 }
 
+/// Executes a function until it waits for the signal `go`, and then one under the same build that returns at
+/// once.
+async fn returns_early_after(onward: onward::Onward, before: &'static str) {
+    let early = Arc::new(AtomicBool::new(false));
+    let returns_early = Arc::clone(&early);
+    let worker = onward.worker().build("same").linger(Duration::ZERO);
+    let worker = worker.serve(CHILD, async |_: Ctx, ()| Ok::<_, Failure>(1));
+    let worker = worker.serve(WORK, move |ctx: Ctx, ()| {
+        let returns_early = returns_early.load(Ordering::SeqCst);
+        async move {
+            if returns_early {
+                return Ok(());
+            }
+            match before {
+                "a step" => ctx.step("charge", async |_| Ok::<_, Failure>(())).await?,
+                "a signal" => ctx.signal("paid").await?,
+                _ => ctx.start(CHILD, &()).result().await.map(drop)?,
+            }
+            ctx.signal("go").await
+        }
+    });
+    let worker = worker.start().await.unwrap();
+    let run = onward.start(WORK, &()).await.unwrap();
+    run.signal("paid", &()).await.unwrap();
+    let waits_for_go = |waits: &Waits| matches!(waits, Waits::Signal { name, .. } if name == "go");
+    until_waits(&run, waits_for_go).await;
+    early.store(true, Ordering::SeqCst);
+    run.signal("go", &()).await.unwrap();
+    let is_stuck = |waits: &Waits| matches!(waits, Waits::Stuck { code, .. } if code == Code::HistoryMismatch.as_str());
+    until_waits(&run, is_stuck).await;
+    worker.shutdown().await.unwrap();
+}
+
+async fn until_waits(run: &onward::RunHandle<()>, waits: impl Fn(&Waits) -> bool) {
+    let waiting = async {
+        loop {
+            let status = run.status().await.unwrap();
+            if status.state == RunState::Waiting && status.waits_for.as_ref().is_some_and(&waits) {
+                return;
+            }
+            assert_ne!(status.state, RunState::Completed);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    assert!(waited.is_ok(), "{:?}", run.status().await);
+}
+
 /// The function knows what it did before, and does not ask for it again.
 #[tokio::test]
 async fn a_replay_that_returns_early_is_stopped() {
-    on_each_store(async |onward| {
-        let again = Arc::new(AtomicBool::new(false));
-        let of = Arc::clone(&again);
-        let serve = || {
-            let again = Arc::clone(&of);
-            onward.worker().build("same").linger(Duration::ZERO).serve(WORK, move |ctx: Ctx, ()| {
-                let replayed = again.swap(true, Ordering::SeqCst);
-                async move {
-                    if replayed {
-                        return Ok(());
-                    }
-                    ctx.step("charge", async |_| Ok::<_, Failure>(())).await?;
-                    ctx.signal("go").await
-                }
-            })
-        };
-        let worker = serve().start().await.unwrap();
-        let run = onward.start(WORK, &()).await.unwrap();
-        until_state(&run, RunState::Waiting).await;
-        run.signal("go", &()).await.unwrap();
-        let is_stuck = async || {
-            let waits = run.status().await.unwrap().waits_for;
-            matches!(waits, Some(Waits::Stuck { code, .. }) if code == Code::HistoryMismatch.as_str())
-        };
-        let stuck = async {
-            while !is_stuck().await {
-                assert_ne!(run.status().await.unwrap().state, RunState::Completed);
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), stuck).await.unwrap();
-        worker.shutdown().await.unwrap();
-    })
-    .await;
+    on_each_store(async |onward| returns_early_after(onward, "a step").await).await;
+}
+
+/// A signal and the end of a child belong to no step, but none is recorded without a wait for it.
+#[tokio::test]
+async fn a_replay_that_returns_before_what_it_received_is_stopped() {
+    on_each_store(async |onward| returns_early_after(onward, "a signal").await).await;
+    on_each_store(async |onward| returns_early_after(onward, "a child").await).await;
 }
 
 const CHILD: Workflow<(), u32> = Workflow::named("child");
 const PARENT: Workflow<(), u32> = Workflow::named("parent");
 
-/// It was paused when the child ended, so that the end is not in its history; then the child was
-/// deleted.
+/// The parent was paused when the child ended, so that the end is not in its history; then the child was
+/// deleted. `starts`: whether the parent asks for the start of its child then, and not only for its result.
+async fn deletes_a_child_that_ended(onward: onward::Onward, starts: bool) {
+    let executed = Arc::new(AtomicU32::new(0));
+    let of = Arc::clone(&executed);
+    let child = move |ctx: Ctx, ()| {
+        let executed = Arc::clone(&of);
+        async move {
+            let count = async |_| Ok::<_, Failure>(executed.fetch_add(1, Ordering::SeqCst) + 1);
+            let count = ctx.step("count", count).await?;
+            ctx.signal::<()>("go").await?;
+            Ok(count)
+        }
+    };
+    let code = child.clone();
+    let parent = async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await;
+    let worker = onward.worker().serve(CHILD, child).serve(PARENT, parent);
+    let mut worker = worker.linger(Duration::ZERO).start().await.unwrap();
+    let run = onward.start(PARENT, &()).await.unwrap();
+    until_state(&run, RunState::Waiting).await;
+    run.pause().await.unwrap();
+    let Some(Waits::Child { run: child }) = run.status().await.unwrap().waits_for else {
+        panic!("{:?}", run.status().await)
+    };
+    let child = onward.run(child);
+    child.signal("go", &()).await.unwrap();
+    assert_eq!(child.result().await.unwrap().as_str(), "1");
+    child.delete().await.unwrap();
+    if starts {
+        worker.shutdown().await.unwrap();
+        // That the child is started is recorded by this one, and was not before.
+        let parent = async |ctx: Ctx, ()| ctx.start(CHILD, &()).await?.result().await;
+        let next = onward.worker().build("next").serve(CHILD, code).serve(PARENT, parent);
+        worker = next.start().await.unwrap();
+    }
+    run.resume().await.unwrap();
+    let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+    assert_eq!(result.expect("it waits for a second child").unwrap(), 1);
+    assert_eq!(child.status().await.unwrap_err().code(), Code::RunNotFound);
+    assert_eq!(executed.load(Ordering::SeqCst), 1);
+    worker.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_child_that_is_gone_is_not_executed_again() {
-    on_each_store(async |onward| {
-        let executed = Arc::new(AtomicU32::new(0));
-        let of = Arc::clone(&executed);
-        let child = move |ctx: Ctx, ()| {
-            let executed = Arc::clone(&of);
-            async move {
-                let count = async |_| Ok::<_, Failure>(executed.fetch_add(1, Ordering::SeqCst) + 1);
-                let count = ctx.step("count", count).await?;
-                ctx.signal::<()>("go").await?;
-                Ok(count)
-            }
-        };
-        let parent = async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await;
-        let worker = onward.worker().serve(CHILD, child).serve(PARENT, parent);
-        let worker = worker.linger(Duration::ZERO).start().await.unwrap();
-        let run = onward.start(PARENT, &()).await.unwrap();
-        until_state(&run, RunState::Waiting).await;
-        run.pause().await.unwrap();
-        let Some(Waits::Child { run: child }) = run.status().await.unwrap().waits_for else {
-            panic!("{:?}", run.status().await)
-        };
-        let child = onward.run(child);
-        child.signal("go", &()).await.unwrap();
-        assert_eq!(child.result().await.unwrap().as_str(), "1");
-        child.delete().await.unwrap();
-        run.resume().await.unwrap();
-        let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
-        assert_eq!(result.expect("it waits for a second child").unwrap(), 1);
-        assert_eq!(child.status().await.unwrap_err().code(), Code::RunNotFound);
-        assert_eq!(executed.load(Ordering::SeqCst), 1);
-        worker.shutdown().await.unwrap();
-    })
-    .await;
+    on_each_store(async |onward| deletes_a_child_that_ended(onward, false).await).await;
+    on_each_store(async |onward| deletes_a_child_that_ended(onward, true).await).await;
 }
 
 /// The signal was accepted in time, and the look that would find it is slow.

@@ -244,6 +244,57 @@ async fn what_a_branch_makes_before_it_waits_for_something_else_is_refused() {
     assert!(ask.await.contains("$child/child"));
 }
 
+/// What has an id of its own orders nothing, and one whose order is left to chance orders nothing either.
+#[tokio::test]
+async fn what_two_branches_make_beside_something_else_is_refused() {
+    let leg = refused(|ctx| {
+        async {
+            let leg = async |name: &'static str| {
+                let of = || ctx.step("work", async |_| Ok::<_, Failure>(name.to_owned()));
+                tokio::try_join!(of().id(name), of()).map(|(_, plain)| plain)
+            };
+            Ok(vec![tokio::select! { a = leg("a") => a?, b = leg("b") => b? }])
+        }
+        .boxed()
+    });
+    assert!(leg.await.contains("\"work\""));
+    let leg = refused(|ctx| {
+        async {
+            let leg = async |name: &'static str| {
+                let of = || ctx.step("work", async |_| Ok::<_, Failure>(name.to_owned()));
+                let (first, second) = (of(), of());
+                second.await?;
+                first.await
+            };
+            tokio::try_join!(leg("a"), leg("b")).map(|(a, b)| vec![a, b])
+        }
+        .boxed()
+    });
+    assert!(leg.await.contains("\"work\""));
+}
+
+/// The branches go on together, and each is put aside at a future that was polled before.
+#[tokio::test]
+async fn what_two_branches_make_before_they_wait_on_is_refused() {
+    let leg = refused(|ctx| {
+        async {
+            let meet = tokio::sync::Barrier::new(2);
+            let leg = async |name: &'static str| {
+                let mut nap = std::pin::pin!(ctx.sleep(Duration::from_secs(60)).id(name));
+                let warm = ctx.step("warm", async |_| Ok::<_, Failure>(())).id(name);
+                tokio::select! { () = &mut nap => {}, warm = warm => warm? }
+                meet.wait().await;
+                let work = ctx.step("work", async |_| Ok::<_, Failure>(name.to_owned()));
+                nap.await;
+                work.await
+            };
+            tokio::try_join!(leg("a"), leg("b")).map(|(a, b)| vec![a, b])
+        }
+        .boxed()
+    });
+    assert!(leg.await.contains("\"work\""));
+}
+
 #[tokio::test]
 async fn random_numbers_and_calls_for_a_cancel_in_two_branches_are_refused() {
     let draw = refused(|ctx| {

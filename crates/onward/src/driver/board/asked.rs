@@ -47,7 +47,7 @@ impl Board {
     /// Enters a leaf at its first poll, with what is known of its step.
     pub(crate) fn ask(&self, step: &Arc<str>, kind: LeafKind, waker: &Waker) -> (LeafId, PastStep) {
         let mut inner = self.lock();
-        inner.numbers.first_poll();
+        inner.numbers.poll();
         let mut known = inner.past.take(step).unwrap_or_default();
         let mut leaf = Leaf::new(step, kind, waker);
         leaf.try_number = known.tries + 1;
@@ -72,6 +72,7 @@ impl Board {
     pub(crate) fn tell(&self, id: LeafId, waker: &Waker) -> Told {
         let mut guard = self.lock();
         let inner = &mut *guard;
+        inner.numbers.poll();
         let full = inner.is_full();
         let Some(leaf) = inner.leaves.get_mut(id) else { return Told::Wait };
         if !leaf.waker.will_wake(waker) {
@@ -132,9 +133,16 @@ impl Board {
         self.lock().transactions.push(transaction);
     }
 
-    /// Hands a child to the driver to start. The leaf counts as executing meanwhile.
+    /// Hands a child to the driver to start. The leaf counts as executing meanwhile. One whose end has come
+    /// was started before, and may have been pruned since.
     pub(crate) fn start_child(&self, child: Child) {
-        self.lock().children.push(child);
+        let mut inner = self.lock();
+        let step = child.run.parent.as_ref().map(|parent| parent.step.as_str());
+        if step.is_some_and(|step| inner.inbox.has_new(step)) {
+            drop(inner);
+            return self.child_started(child.leaf, child.run.id);
+        }
+        inner.children.push(child);
     }
 
     /// Lets a leaf that was told to begin wait for a time first; it is told again then.

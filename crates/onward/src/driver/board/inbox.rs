@@ -53,17 +53,27 @@ struct Name {
     sending: usize,
     /// Recorded and not taken, in order.
     kept: VecDeque<Record>,
+    /// How many were recorded under this build before this attempt, and nothing since lets the function
+    /// go another way.
+    same_way: usize,
+    /// How many waits there were: none is recorded without one.
+    waited: usize,
     /// Who waits, in the order in which they were made: their first polls may come in any. The first
     /// gets the first that is kept, and so on.
     waits: Vec<(u32, LeafId)>,
 }
 
 impl Inbox {
-    /// What a run finds when its execution begins: recorded signals, and new ones.
-    pub(super) fn of(kept: Vec<Record>, new: Vec<Signal>) -> Self {
+    /// What a run finds when its execution begins: recorded signals, as [`Past::take_arrived`] hands them
+    /// out, and new ones.
+    ///
+    /// [`Past::take_arrived`]: crate::driver::past::Past::take_arrived
+    pub(super) fn of(kept: Vec<(Record, bool)>, new: Vec<Signal>) -> Self {
         let mut inbox = Self::default();
-        for record in kept {
-            inbox.name(name_of(&record)).kept.push_back(record);
+        for (record, same_way) in kept {
+            let name = inbox.name(name_of(&record));
+            name.same_way += usize::from(same_way);
+            name.kept.push_back(record);
         }
         new.into_iter().for_each(|signal| inbox.add(signal));
         inbox
@@ -81,7 +91,7 @@ impl Inbox {
     }
 
     /// Whether a signal of this name has come that is not recorded.
-    fn has_new(&self, name: &str) -> bool {
+    pub(super) fn has_new(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|name| name.sending > 0 || !name.new.is_empty())
     }
 
@@ -92,6 +102,12 @@ impl Inbox {
     /// The recorded signals that nobody has taken.
     pub(super) fn kept(&self) -> impl Iterator<Item = &Record> {
         self.names.values().flat_map(|name| &name.kept)
+    }
+
+    /// The names of which more is recorded under this build than the function has waited for.
+    pub(super) fn unasked(&self) -> impl Iterator<Item = &str> {
+        let unasked = self.names.iter().filter(|(_, name)| name.waited < name.same_way);
+        unasked.map(|(name, _)| &**name)
     }
 
     /// Forgets the limit of a wait, which was dropped.
@@ -116,10 +132,11 @@ impl Board {
     ) -> LeafId {
         let Awaited { waits, due, order } = awaited;
         let mut inner = self.lock();
-        inner.numbers.first_poll();
+        inner.numbers.poll();
         let mut leaf = Leaf::new(name, kind, waker);
         (leaf.waits, leaf.due, leaf.order) = (Some(waits), due, order);
         let id = inner.leaves.enter(leaf);
+        inner.inbox.name(name).waited += 1;
         inner.wait(name, id);
         id
     }
@@ -128,6 +145,7 @@ impl Board {
     pub(crate) fn tell_signal(&self, id: LeafId, waker: &Waker) -> Told {
         let mut guard = self.lock();
         let inner = &mut *guard;
+        inner.numbers.poll();
         let full = inner.is_full();
         let Some(leaf) = inner.leaves.get_mut(id) else { return Told::Wait };
         if !leaf.waker.will_wake(waker) {

@@ -7,8 +7,8 @@
 //! replay, one result at a time, so what the function creates between two deliveries is the same
 //! too, but not always in the same order: `select!` polls its branches in random order, and nothing
 //! here can tell it from `join!`. So a future is refused if another of its name was created since the
-//! last delivery and some future was first polled in between: the function may have been put aside
-//! there, so the two may be in different branches. Futures that are all created before one is polled
+//! last delivery and some future was polled and not ready in between: the function may have been put
+//! aside there, so the two may be in different branches. Futures that are all created before one is polled
 //! have a certain order, and so have the items of `ctx.all`, which polls them in order.
 
 use std::collections::{HashMap, HashSet};
@@ -37,28 +37,73 @@ pub(super) struct Numbers {
     explicit: HashSet<String>,
     /// How many results were delivered to the function.
     delivered: u64,
-    /// How many futures were polled for the first time.
+    /// How many polls found a future that was not ready.
     polled: u64,
     path: Path,
     alls: u64,
-    /// The latest random number that was drawn, and the latest call of `on_cancel`.
-    drawn: Option<Call>,
-    on_cancel: Option<Call>,
+    /// The random numbers that were drawn, and the calls of `on_cancel`.
+    drawn: Calls,
+    on_cancel: Calls,
 }
 
 /// A call whose order among its like counts.
 struct Call {
-    /// The deliveries and first polls before it.
-    delivered: u64,
+    /// The polls before it.
     polled: u64,
     path: Path,
+}
+
+/// The calls of one kind since the last delivery.
+#[derive(Default)]
+struct Calls {
+    delivered: u64,
+    /// The polls before the first of them that was made outside of every `ctx.all`.
+    outside: Option<u64>,
+    /// Those that were made in an item of a `ctx.all`: of each, the polls before the first, and the calls
+    /// of each item.
+    alls: HashMap<u64, (u64, HashMap<usize, Vec<Call>>)>,
 }
 
 #[derive(Default)]
 struct Name {
     last: u32,
-    /// Where the latest was created.
-    created: Option<Call>,
+    calls: Calls,
+    /// The latest call, which is none if its future gets an explicit id.
+    latest: Option<(u64, Call)>,
+}
+
+impl Calls {
+    /// Forgets what was before the last delivery: it came first in every replay.
+    fn turn_to(&mut self, delivered: u64) {
+        if self.delivered != delivered {
+            *self = Self { delivered, ..Self::default() };
+        }
+    }
+
+    fn add(&mut self, call: Call) {
+        let Some((all, item)) = call.path.first().copied() else {
+            self.outside.get_or_insert(call.polled);
+            return;
+        };
+        let (_, items) = self.alls.entry(all).or_insert_with(|| (call.polled, HashMap::new()));
+        items.entry(item).or_default().push(call);
+    }
+
+    /// Whether this call and an earlier one may be of two branches: a future was polled in between, so the
+    /// function may have been put aside there, and nothing orders them.
+    fn may_change_places(&self, call: &Call) -> bool {
+        let outer = call.path.first().copied();
+        let is_earlier = |polled: u64| polled < call.polled;
+        let of_all = |(all, (first, items)): (&u64, &(u64, HashMap<usize, Vec<Call>>))| match outer
+        {
+            Some((mine, item)) if mine == *all => items.get(&item).is_some_and(|earlier| {
+                let apart = |it: &&Call| is_earlier(it.polled) && !is_ordered(&it.path, &call.path);
+                earlier.iter().any(|it| apart(&it))
+            }),
+            _ => is_earlier(*first),
+        };
+        self.outside.is_some_and(is_earlier) || self.alls.iter().any(of_all)
+    }
 }
 
 impl Numbers {
@@ -72,45 +117,57 @@ impl Numbers {
             Some((name, _)) => Arc::clone(name),
             None => Arc::from(name),
         };
+        let (delivered, here) = (self.delivered, self.here());
         let entry = self.names.entry(Arc::clone(&name)).or_default();
         entry.last += 1;
-        let here = Call { delivered: self.delivered, polled: self.polled, path: self.path.clone() };
-        let (number, before) = (entry.last, entry.created.take());
-        let uncertain = entry.created.insert(here).may_change_places(before);
-        Numbered { name, number, uncertain }
+        entry.calls.turn_to(delivered);
+        if let Some((_, call)) = entry.latest.take_if(|(at, _)| *at == delivered) {
+            entry.calls.add(call);
+        }
+        let uncertain = entry.calls.may_change_places(&here);
+        entry.latest = Some((delivered, here));
+        Numbered { name, number: entry.last, uncertain }
     }
 
-    /// Notes that a future is polled for the first time: the function may be put aside there.
-    pub(super) fn first_poll(&mut self) {
+    /// Takes a number back, if no other was taken since.
+    fn put_back(&mut self, taken: &Numbered) {
+        if let Some(name) = self.names.get_mut(&taken.name)
+            && name.last == taken.number
+        {
+            name.last -= 1;
+            name.latest = None;
+        }
+    }
+
+    /// Notes that a future is polled and not ready: the function may be put aside there.
+    pub(super) fn poll(&mut self) {
         self.polled += 1;
     }
 
     /// Notes that a random number is drawn; says whether another branch may draw it in another replay.
     pub(super) fn draw(&mut self) -> bool {
-        let (here, before) = (self.here(), self.drawn.take());
-        self.drawn.insert(here).may_change_places(before)
+        let (delivered, here) = (self.delivered, self.here());
+        self.drawn.call(delivered, here)
     }
 
     /// Notes a call of `on_cancel`; says whether another branch may be first in another replay.
     pub(super) fn call_on_cancel(&mut self) -> bool {
-        let (here, before) = (self.here(), self.on_cancel.take());
-        self.on_cancel.insert(here).may_change_places(before)
+        let (delivered, here) = (self.delivered, self.here());
+        self.on_cancel.call(delivered, here)
     }
 
     fn here(&self) -> Call {
-        Call { delivered: self.delivered, polled: self.polled, path: self.path.clone() }
+        Call { polled: self.polled, path: self.path.clone() }
     }
 }
 
-impl Call {
-    /// Whether this call and the one before it may be of two branches: a future was first polled in
-    /// between, so the function may have been put aside there.
-    fn may_change_places(&self, before: Option<Self>) -> bool {
-        before.is_some_and(|before| {
-            before.delivered == self.delivered
-                && before.polled < self.polled
-                && !is_ordered(&before.path, &self.path)
-        })
+impl Calls {
+    /// Notes a call; says whether it and an earlier one may be of two branches.
+    fn call(&mut self, delivered: u64, call: Call) -> bool {
+        self.turn_to(delivered);
+        let uncertain = self.may_change_places(&call);
+        self.add(call);
+        uncertain
     }
 }
 
@@ -128,11 +185,7 @@ impl Board {
 
     /// Gives a number back, if no other was taken since: the future has an explicit id instead.
     pub(crate) fn return_number(&self, taken: &Numbered) {
-        if let Some(name) = self.lock().numbers.names.get_mut(&taken.name)
-            && name.last == taken.number
-        {
-            name.last -= 1;
-        }
+        self.lock().numbers.put_back(taken);
     }
 
     /// Whether this explicit id was free; it is taken afterwards.
@@ -190,7 +243,7 @@ mod tests {
 
     fn poll(numbers: &mut Numbers, name: &str) -> Numbered {
         let numbered = numbers.take(name);
-        numbers.first_poll();
+        numbers.poll();
         numbered
     }
 
@@ -221,17 +274,52 @@ mod tests {
     }
 
     #[test]
+    fn one_that_follows_one_without_a_certain_order_has_none_either() {
+        let mut numbers = Numbers::default();
+        let (first, second) = (poll(&mut numbers, "save"), numbers.take("save"));
+        let third = numbers.take("save");
+        assert!(!first.uncertain && second.uncertain && third.uncertain);
+    }
+
+    #[test]
+    fn one_that_gets_an_id_counts_for_nothing() {
+        let mut numbers = Numbers::default();
+        let keyed = numbers.take("save");
+        numbers.put_back(&keyed);
+        numbers.poll();
+        let first = numbers.take("save");
+        assert_eq!((first.number, first.uncertain), (1, false));
+        numbers.poll();
+        let keyed = numbers.take("save");
+        numbers.put_back(&keyed);
+        let second = numbers.take("save");
+        assert_eq!((second.number, second.uncertain), (2, true), "it is after the first");
+    }
+
+    #[test]
+    fn what_is_outside_of_an_all_has_no_certain_place_beside_its_items() {
+        let mut numbers = Numbers::default();
+        numbers.take("save");
+        numbers.path = vec![(1, 0)];
+        let in_item = numbers.take("save");
+        numbers.poll();
+        numbers.path = vec![(1, 1)];
+        let in_next = numbers.take("save");
+        assert!(!in_item.uncertain && in_next.uncertain);
+    }
+
+    #[test]
     fn items_of_one_all_are_polled_in_order() {
         let mut numbers = Numbers { path: vec![(1, 0), (2, 3)], ..Numbers::default() };
         poll(&mut numbers, "save");
         numbers.path = vec![(1, 1), (3, 0)];
         assert!(!numbers.take("save").uncertain, "another item of the outer one");
-        numbers.first_poll();
+        numbers.poll();
         assert!(numbers.take("save").uncertain, "another branch of the same item");
-        numbers.first_poll();
+        numbers.poll();
         numbers.path = vec![(4, 1)];
         assert!(numbers.take("save").uncertain, "an item of another");
-        numbers.first_poll();
+        numbers.poll();
         numbers.path = Vec::new();
         assert!(numbers.take("save").uncertain, "outside of it");
     }

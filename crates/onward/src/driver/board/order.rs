@@ -241,8 +241,14 @@ impl Board {
         Some((*until, waits))
     }
 
+    /// What is recorded and nobody has asked for, if anything.
     pub(crate) fn leftover(&self, build: &str) -> Option<Leftover> {
-        self.lock().past.leftover(build)
+        let inner = self.lock();
+        let mut leftover = inner.past.leftover(build);
+        for name in inner.inbox.unasked() {
+            leftover.get_or_insert_default().same_build.push(name.to_owned());
+        }
+        leftover
     }
 
     /// Whether records are left that nobody has asked for. Of signals, which belong to no wait, only

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use crate::stores::{on_each_store, until_state};
 
 const WORK: Workflow<(), u32> = Workflow::named("work");
+const NAP: Workflow<u64, u32> = Workflow::named("nap");
 
 /// Steps that take longer than a mark needs to reach its holder.
 const STEPS: u32 = 150;
@@ -73,17 +74,27 @@ async fn a_pause_keeps_the_result_of_the_step_in_flight() {
 #[tokio::test]
 async fn a_paused_run_wakes_for_nothing_and_resumes_with_all_of_it() {
     on_each_store(|onward: Onward| async move {
-        let worker = onward.worker().linger(Duration::ZERO).serve(WORK, async |ctx: Ctx, ()| {
-            ctx.sleep(Duration::from_millis(300)).await;
+        let worker = onward.worker().linger(Duration::ZERO);
+        let worker = worker.serve(NAP, async |ctx: Ctx, nap: u64| {
+            ctx.sleep(Duration::from_millis(nap)).await;
             ctx.signal::<u32>("go").await
         });
         let worker = worker.start().await.unwrap();
-        let run = onward.start(WORK, &()).await.unwrap();
-        until_state(&run, RunState::Waiting).await;
-        run.pause().await.unwrap();
+        let mut nap = 300;
+        // Longer on a machine so busy that the timer comes before the pause.
+        let run = loop {
+            let run = onward.start(NAP, &nap).await.unwrap();
+            until_state(&run, RunState::Waiting).await;
+            run.pause().await.unwrap();
+            if run.status().await.unwrap().attempt == 1 {
+                break run;
+            }
+            nap *= 2;
+        };
         run.signal("go", &7).await.unwrap();
         until_state(&run, RunState::Queued).await;
         assert!(run.history().await.unwrap().is_empty(), "the timer came, and nobody looked");
+        assert_eq!(run.status().await.unwrap().attempt, 1);
         assert!(matches!(run.why().await.unwrap(), Why::Paused { .. }));
         run.resume().await.unwrap();
         assert_eq!(run.result().await.unwrap(), 7);

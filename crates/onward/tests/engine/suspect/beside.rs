@@ -135,6 +135,35 @@ async fn a_suspect_that_has_crashed_again_is_alone_whoever_was_innocent_before()
     .await;
 }
 
+/// The worker takes it while the first that crashed less often still executes.
+#[tokio::test]
+async fn a_suspect_that_has_crashed_again_waits_for_those_that_execute() {
+    on_each_store(async |onward| {
+        let repeater = suspects(&onward, &["again"]).await;
+        until_queued(&onward, &repeater).await;
+        claim_as_and_die(onward.store(), ClaimMode::Suspect, || {}).await;
+        let others = suspects(&onward, &["innocent", "slow"]).await;
+        let floor = Floor::default();
+        let worker = floor.serve(&onward, 100).await;
+        all_done(&others[..1]).await;
+        let is_held = async || {
+            let status = repeater[0].status().await.unwrap();
+            status.state == RunState::Running
+        };
+        let end = Instant::now() + SOON;
+        while !is_held().await {
+            assert!(Instant::now() < end, "{}", repeater[0].why().await.unwrap());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        floor.gate.notify_one();
+        all_done(&repeater).await;
+        assert_eq!(floor.company_of("again"), [1]);
+        all_done(&others).await;
+        worker.shutdown().await.unwrap();
+    })
+    .await;
+}
+
 /// Waits until one of these is queued that was a suspect once.
 async fn until_queued(onward: &Onward, runs: &[RunHandle<()>]) {
     // Any claim wakes what is due.
