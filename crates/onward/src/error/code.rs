@@ -217,8 +217,7 @@ codes! {
     StepIdTaken = "step_id_taken", false,
         "Two steps of one run have the same explicit id. Make the ids differ.";
     AmbiguousOrder = "ambiguous_order", false,
-        "Two branches of select! or join! call it in an order that a replay may change. Give each an \
-         id, as in ctx.step(\"ocr\", …).id(page), or create both futures before polling one.";
+        "Two branches of select! or join! do the same in an order that a replay may change.";
     StepOutsideRun = "step_outside_run", false,
         "A step was polled outside its run, as in tokio::spawn. Use join! or join_all instead.";
     StepNested = "step_nested", false,

@@ -4,12 +4,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::RunId;
 use crate::driver::{Control, Stop};
+use crate::limits::{SUSPECT_CRASHES, SUSPECT_PATIENCE};
 use crate::store::Lease;
 
 /// The drivers of one worker.
@@ -73,8 +73,12 @@ impl Crew {
         self.freed.notify_waiters();
     }
 
-    /// Resolves when no other suspect executes that may still be what kills its workers, or after a time.
-    pub(crate) async fn until_alone(&self, lease: Lease, patience: Duration) {
+    /// Resolves when this run may execute: one that has crashed again since it became a suspect not before
+    /// the suspects that were executing when it was claimed are cleared, or after a time.
+    pub(crate) async fn until_alone(&self, lease: Lease, crashes: u32) {
+        if crashes <= SUSPECT_CRASHES {
+            return;
+        }
         let others = || self.lock().suspects.iter().any(|suspect| *suspect != lease);
         let alone = async {
             loop {
@@ -86,7 +90,7 @@ impl Crew {
             }
         };
         // What it waited for is given up by then.
-        let _ = tokio::time::timeout(patience, alone).await;
+        let _ = tokio::time::timeout(SUSPECT_PATIENCE, alone).await;
     }
 
     /// Counts the suspects that execute as any other run from here on.

@@ -33,7 +33,7 @@ use crate::error::check_name;
 use crate::keyed::KeyPlace;
 use crate::limits::{
     CANCEL_GRACE_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, LEASE_DEFAULT, LEASE_MIN,
-    LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT, SUSPECT_CRASHES, SUSPECT_PATIENCE,
+    LINGER_DEFAULT, QUEUE_DEFAULT, SHUTDOWN_GRACE_DEFAULT,
 };
 use crate::store::{self, Claimed, End, Lease, Settle, Store, rules};
 use crate::trace;
@@ -416,10 +416,7 @@ impl Shared {
         // Boxed: it is large, and tokio moves a task about before it runs and when it has ended.
         let crew = Arc::clone(&reserved.tenure.crew);
         let driving = Box::pin(async move {
-            // It may have been claimed while those that crashed less often were still executing.
-            if claimed.run.crashes > SUSPECT_CRASHES {
-                crew.until_alone(claimed.lease, SUSPECT_PATIENCE).await;
-            }
+            crew.until_alone(claimed.lease, claimed.run.crashes).await;
             let span = trace::of_attempt(&claimed);
             driver::drive(setting, claimed, handler, control).instrument(span).await
         });

@@ -42,7 +42,11 @@ async fn executed(script: Script) -> Result<Vec<String>, (String, String)> {
 async fn refused(script: Script) -> String {
     let (code, message) = executed(script).await.unwrap_err();
     assert_eq!(code, Code::AmbiguousOrder.as_str(), "{message}");
-    assert!(message.contains(".id("), "it shows the line to write: {message}");
+    // It shows what to write instead.
+    let has_id =
+        ["$signal", "$callback", "random()", "on_cancel()"].iter().all(|it| !message.contains(it));
+    assert_eq!(message.contains(".id("), has_id, "{message}");
+    assert!(message.contains("before"), "{message}");
     message
 }
 

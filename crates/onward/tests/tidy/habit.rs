@@ -63,6 +63,19 @@ pub(crate) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+const DRIVER: &str = "crates/onward/src/driver/";
+
+/// Questions of a driver whether its lease is fresh, beside the first. It may turn between two of them: then
+/// neither is a step begun, nor an alarm set that begins it, and the run hangs.
+pub(crate) fn lease_asked_again(tree: &Tree) -> Vec<Finding> {
+    let mut found = in_code(tree, |line| {
+        line.contains(".is_fresh()")
+            .then(|| "the driver asks that once a round, elsewhere".to_owned())
+    });
+    found.retain(|finding| finding.to_string().starts_with(DRIVER));
+    found.split_off(found.len().min(1))
+}
+
 /// Tests that are switched off, or pass because something panics somewhere.
 pub(crate) fn refused_attributes(tree: &Tree) -> Vec<Finding> {
     in_code(tree, |line| {
@@ -149,4 +162,12 @@ fn crates_without_lints_are_found() {
     let tree =
         Tree::of([("a/Cargo.toml", good), ("b/Cargo.toml", bad), ("Cargo.toml", "[workspace]")]);
     assert_eq!(crates_without_lints(&tree).len(), 1);
+}
+
+#[test]
+fn a_second_look_at_the_lease_is_found() {
+    let text = "held_back = !tenure.is_fresh();\n";
+    let (one, two) = (format!("{DRIVER}round.rs"), format!("{DRIVER}mod.rs"));
+    assert!(lease_asked_again(&Tree::of([(&*one, text), ("a.rs", text)])).is_empty());
+    assert_eq!(lease_asked_again(&Tree::of([(&*one, text), (&*two, text)])).len(), 1);
 }

@@ -103,6 +103,11 @@ fn nothing_is_unsafe() {
 }
 
 #[test]
+fn a_driver_asks_for_its_lease_once_a_round() {
+    holds(habit::lease_asked_again);
+}
+
+#[test]
 fn what_does_nothing_unless_it_is_used_says_so() {
     holds(unused::unwarned);
 }

@@ -79,7 +79,8 @@ impl Board {
         let (uncertain, drawn) = (inner.numbers.draw(), inner.chance.draw(given));
         drop(inner);
         if uncertain {
-            self.refuse_order("ctx.random() or ctx.uuid() in two branches");
+            let instead = "Draw the numbers before the branches begin.";
+            self.refuse_order("ctx.random() or ctx.uuid()", instead);
         }
         drawn
     }

@@ -203,15 +203,15 @@ impl Board {
     /// Stops the run if the number of a future that is asked for is left to chance.
     pub(crate) fn check_number(&self, numbered: &Numbered) {
         if numbered.uncertain {
-            let what = format!("{:?} in two branches", &*numbered.name);
-            self.refuse_order(&what);
+            let name = &*numbered.name;
+            self.refuse_order(&format!("{name:?}"), &line_to_write(name));
         }
     }
 
     /// Stops the run, whose function does the same in two branches in an order that is left to chance.
-    pub(super) fn refuse_order(&self, what: &str) {
-        let detail = format!("{what}: {}", Code::AmbiguousOrder.advice());
-        self.trouble(Code::AmbiguousOrder, detail);
+    pub(super) fn refuse_order(&self, what: &str, instead: &str) {
+        let advice = Code::AmbiguousOrder.advice();
+        self.trouble(Code::AmbiguousOrder, format!("{what} in two branches: {advice} {instead}"));
     }
 
     /// A name for one `ctx.all` of this execution.
@@ -225,6 +225,22 @@ impl Board {
     pub(crate) fn enter_item(&self, all: u64, item: usize) -> ItemGuard<'_> {
         self.lock().numbers.path.push((all, item));
         ItemGuard(self)
+    }
+}
+
+/// What to write instead of futures of this name whose order is left to chance.
+fn line_to_write(name: &str) -> String {
+    let together = "create both futures before you await one of them";
+    let id = |line: &str| format!("Give each an id, as in {line}, or {together}.");
+    match name.split_once('/') {
+        Some(("$signal", signal)) => format!(
+            "To wait for {signal:?} in both, {together}, or give the signals different names."
+        ),
+        Some(("$child", _)) => id("ctx.start(…).id(order.number)"),
+        Some((engine, _)) if engine.starts_with('$') => format!("To do it twice, {together}."),
+        None if name == "$sleep" => id("ctx.sleep(…).id(\"reminder\")"),
+        None if name.starts_with('$') => format!("To do it twice, {together}."),
+        _ => id(&format!("ctx.step({name:?}, …).id(page)")),
     }
 }
 

@@ -115,7 +115,8 @@ impl Board {
         }
         drop(inner);
         if uncertain {
-            self.refuse_order("ctx.on_cancel() in two branches");
+            let instead = "Call it before the branches begin.";
+            self.refuse_order("ctx.on_cancel()", instead);
         }
     }
 

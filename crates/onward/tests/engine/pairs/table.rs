@@ -40,7 +40,7 @@ fn cell(line: &str) -> Result<((usize, usize), &str), String> {
     let Some((one, other)) = pair.split_once(" × ") else { return wrong("no pair") };
     let place = |name: &str| FEATURES.iter().position(|feature| *feature == name);
     match (place(one), place(other)) {
-        (Some(one), Some(other)) if one < other => Ok(((one, other), says)),
+        (Some(one), Some(other)) if one <= other => Ok(((one, other), says)),
         (Some(_), Some(_)) => wrong("in the order of the features"),
         _ => wrong("an unknown feature"),
     }
@@ -107,7 +107,7 @@ fn findings(table: &str, root: &Path) -> Vec<String> {
         }
     }
     for (one, name) in FEATURES.iter().enumerate() {
-        for (other, beside) in FEATURES.iter().enumerate().skip(one + 1) {
+        for (other, beside) in FEATURES.iter().enumerate().skip(one) {
             if !cells.contains_key(&(one, other)) {
                 findings.push(format!("{name} × {beside} is missing"));
             }
@@ -129,7 +129,7 @@ fn every_pair_of_features_has_a_test_or_a_reason() {
 
 #[test]
 fn what_is_wrong_with_the_table_is_found() {
-    let all = FEATURES.len() * (FEATURES.len() - 1) / 2;
+    let all = FEATURES.len() * (FEATURES.len() + 1) / 2;
     assert_eq!(findings("", root()).len(), all);
     let good = "step × retry: A reason in a sentence of words.";
     assert_eq!(findings(good, root()).len(), all - 1);
@@ -140,7 +140,6 @@ fn what_is_wrong_with_the_table_is_found() {
     assert_eq!(findings(case, root()).len(), all - 1);
     for wrong in [
         "retry × step: A reason in a sentence of words.",
-        "step × step: A reason in a sentence of words.",
         "step × magic: A reason in a sentence of words.",
         "step, retry: A reason in a sentence of words.",
         "step × retry: no sentence.",

@@ -74,6 +74,7 @@ async fn live(store: &PostgresStore, worker: WorkerId, turn: i64) {
     let leaver = joined(store).await;
     started(store).await;
     claimed(store, leaver, 1).await;
+    assert_eq!(store.renew(leaver).await.unwrap().held.len(), 1);
     store.leave(leaver).await.unwrap();
     let lease = claimed(store, worker, 10 * turn + 6).await;
     store.settle(lease, Settle::new(vec![], End::Completed(json("1")))).await.unwrap();
