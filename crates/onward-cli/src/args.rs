@@ -66,7 +66,7 @@ Examples:
   onward queues set ocr --concurrency 8 --rate 10/1s
 
 Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 no or failed,
-2 usage, 3 not found, 4 the store or the server cannot be used."
+2 usage, 3 not found, 4 the store or the server cannot be used, 130 and 143 interrupted."
 )]
 pub(crate) struct Args {
     #[command(flatten)]

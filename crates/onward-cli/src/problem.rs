@@ -1,6 +1,6 @@
 //! What a command could not do, and the exit code that says so.
 //!
-//! Owns: the five exit codes, and which of the library's codes leads to which. Never words an
+//! Owns: the exit codes, and which of the library's codes leads to which. Never words an
 //! error of the library anew; that has its own sentence.
 
 use std::fmt;

@@ -58,9 +58,10 @@ fn every_command_line_of_the_readme_is_executed() {
                 assert!(std::fs::read_to_string(manifest).unwrap().contains("name = \"onward\""));
             }
             "./scripts/test" => assert!(root.join("scripts/test").exists()),
-            // Executed, word for word, in `new.rs`.
+            // Executed in `new.rs`, in a folder of the test's.
             "onward new ../shop && cd ../shop && cargo run" => {}
-            // Compiled with the tests, and executed by hand: it needs a quiet machine.
+            // Executed by hand: they need a quiet machine, and the one beside dbos crates of its own. The other
+            // is compiled with the tests.
             bench if bench.contains("-p onward-bench") || bench.contains("bench/peers") => {
                 assert!(root.join("bench/peers/dbos/compare").exists());
             }
