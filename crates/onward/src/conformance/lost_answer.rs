@@ -66,7 +66,7 @@ pub async fn lost_answer_of_a_record(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;
     let records = vec![done(1, "ocr", 1), done(2, "pay", 2)];
-    repeated(stage, |store| store.record(lease, records.clone())).await;
+    repeated(stage, |store| store.record(lease, records.clone().into())).await;
     assert_eq!(stage.history(lease.run).await, records);
 }
 
@@ -76,10 +76,10 @@ pub async fn lost_answer_of_a_record_before_a_loss(stage: &Stage) {
     let lease = stage.running(&old).await;
     let store = lossy(stage);
     store.lose_next(1);
-    assert_no_answer(store.record(lease, vec![done(1, "ocr", 1)]).await);
+    assert_no_answer(store.record(lease, vec![done(1, "ocr", 1)].into()).await);
     stage.lose(&old, &live).await;
-    store.record(lease, vec![done(1, "ocr", 1)]).await.unwrap();
-    assert_lost(store.record(lease, vec![done(2, "pay", 1)]).await);
+    store.record(lease, vec![done(1, "ocr", 1)].into()).await.unwrap();
+    assert_lost(store.record(lease, vec![done(2, "pay", 1)].into()).await);
     assert_eq!(steps(&live.take_whole(lease.run).await.history), [(1, "ocr")]);
 }
 

@@ -86,6 +86,7 @@ pub mod sweep;
 pub mod transact;
 pub mod undo;
 pub mod wait;
+pub mod went_back;
 
 pub use crate::store::lossy::{Death, Held, LossyStore};
 pub use stage::{Harness, Snapshot, Stage};
@@ -238,6 +239,13 @@ macro_rules! conformance_suite {
                 refused_record_leaves_its_neighbours
                 ended_run_accepts_no_record
                 record_on_an_unknown_run_is_refused
+            }
+            went_back {
+                record_behind_what_is_there_is_added
+                record_behind_what_is_gone_is_refused
+                end_behind_what_is_gone_is_refused
+                lost_lease_comes_before_what_is_gone
+                what_is_behind_the_gone_leaves_its_neighbours
             }
             settle {
                 completed_run_shows_its_output

@@ -116,8 +116,9 @@ pub async fn two_holders_cannot_finish_one_step(stage: &Stage) {
     let mut writers = JoinSet::new();
     for (store, lease, value) in [(&stage.store, stale, 1), (&stage.other, held, 2)] {
         let store = store.clone();
-        writers
-            .spawn(async move { (value, store.record(lease, vec![done(1, "ocr", value)]).await) });
+        writers.spawn(async move {
+            (value, store.record(lease, vec![done(1, "ocr", value)].into()).await)
+        });
     }
     for (value, answer) in writers.join_all().await {
         match value {
@@ -200,7 +201,7 @@ pub async fn refused_record_leaves_its_neighbours(stage: &Stage) {
         let bad = number % 3 == 0;
         writers.spawn(async move {
             let second = if bad { done(2, "ocr", 2) } else { done(2, "pay", 2) };
-            (bad, lease, store.record(lease, vec![done(1, "ocr", 1), second]).await)
+            (bad, lease, store.record(lease, vec![done(1, "ocr", 1), second].into()).await)
         });
     }
     for (bad, lease, answer) in writers.join_all().await {

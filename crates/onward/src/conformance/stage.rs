@@ -163,7 +163,7 @@ impl Stage {
 
     /// Records under a lease.
     pub fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
-        self.store.record(lease, records)
+        self.store.record(lease, records.into())
     }
 
     /// Settles with no further records.

@@ -27,6 +27,7 @@ pub async fn transact_of_an_unknown_kind_is_refused(stage: &Stage) {
     let before = stage.snapshot().await;
     let transact = Transact {
         lease,
+        follows: Vec::new(),
         step: "pay".into(),
         body: TransactionBody::new("a transaction of no store", ()),
         place: Arc::new(Nowhere),

@@ -3,10 +3,8 @@
 //! Owns: what a verdict means for the run, and the write that settles it. Never settles while the
 //! function or one of its bodies is alive.
 
-use std::sync::Arc;
-
 use super::past::listed;
-use super::send::{pauses, record};
+use super::send::pauses;
 use super::unreadable::Wait;
 use super::{Driver, Drove, Setting, Stop, Verdict, drop_user_code};
 use crate::ctx::CONTINUE;
@@ -28,6 +26,7 @@ impl Driver {
         let returned = matches!(verdict, Verdict::Returned(_));
         let end = match verdict {
             Verdict::LeaseLost => return Ok(Drove::LeaseLost),
+            Verdict::HistoryLost => return Ok(history_lost(self.lease.run)),
             Verdict::Stopped(Stop::Drop) => return Ok(Drove::Dropped),
             Verdict::Stopped(Stop::Release) => End::Released,
             Verdict::Stopped(stop @ (Stop::Cancel | Stop::Deadline)) => end_of_stop(stop),
@@ -50,6 +49,7 @@ impl Driver {
         let records = match self.let_work_end(&end).await {
             Ok(records) => records,
             Err(store::Error::LeaseLost) => return Ok(Drove::LeaseLost),
+            Err(store::Error::HistoryLost) => return Ok(history_lost(self.lease.run)),
             Err(error) => {
                 return Ok(settle_stuck(&self.setting, self.lease, error, wakes_seen).await);
             }
@@ -58,7 +58,7 @@ impl Driver {
         if parks {
             failpoint::hit("park.before");
         }
-        let settled = Settle { records, end, unasked };
+        let settled = Settle { follows: self.board.latest(), records, end, unasked };
         let drove = try_settle(&self.setting, self.lease, settled, wakes_seen).await;
         if parks {
             failpoint::hit("park.after");
@@ -75,7 +75,7 @@ impl Driver {
         }
         // A child that comes to be after its cancelled parent has ended would be one that nobody ends.
         self.let_starts_end().await.map_err(|_| store::Error::LeaseLost)?;
-        self.let_transactions_end().await.map_err(|_| store::Error::LeaseLost)?;
+        self.let_transactions_end().await?;
         // A note may follow from a result that is not durable yet; then that goes first. And what goes
         // with an end that may be refused would be lost with it.
         let first = self.board.has_notes() || matches!(end, End::Continued { .. });
@@ -83,7 +83,7 @@ impl Driver {
             return Ok(records);
         }
         if !records.is_empty() {
-            record(Arc::clone(&self.setting.store), self.lease, records).await?;
+            self.record(records).await?;
         }
         // A number that stayed open would hold up the undos, where the end is refused.
         placed.into_iter().for_each(|placed| self.board.recorded(placed));
@@ -126,6 +126,16 @@ impl Driver {
         let step = step.or_else(|| self.board.last_failed());
         End::Failed { failure, step }
     }
+}
+
+/// Gives the run back, whose records the store has lost: what it has is replayed.
+fn history_lost(run: RunId) -> Drove {
+    tracing::error!(
+        %run,
+        "the store lost records of the run that it had acknowledged, as a failover without synchronous \
+         replication does; the run continues from what is left",
+    );
+    Drove::Dropped
 }
 
 /// How an attempt ends that cannot go on under this build, which somebody has to know.
@@ -180,6 +190,7 @@ async fn try_settle(
                 return Some(Drove::Settled(Ending::of_settle(lease.run, &settle.end)));
             }
             Err(store::Error::LeaseLost) => return Some(Drove::LeaseLost),
+            Err(store::Error::HistoryLost) => return Some(history_lost(lease.run)),
             Err(store::Error::Conflict(Conflict::Ending { .. })) => return None,
             Err(store::Error::Unavailable(outage, source)) => {
                 tracing::warn!(run = %lease.run, ?outage, %source, "not settled yet; again soon");

@@ -51,7 +51,7 @@ use crate::ctx::Ctx;
 use crate::ending::Ending;
 use crate::keyed::KeyPlace;
 use crate::limits::ENDING_CRASHES_MAX;
-use crate::store::{self, BoxFuture, Claimed, Lease, Settle, Store};
+use crate::store::{self, BoxFuture, Claimed, Lease, RecordRef, Settle, Store};
 use crate::watch::{Engaged, Watch};
 use crate::worker::tenure::Tenure;
 use crate::{Code, Failure, Json, Record, Timestamp};
@@ -97,6 +97,8 @@ enum Verdict {
     /// The function is replayed as far as its records lead, and its undos are there.
     Rebuilt,
     LeaseLost,
+    /// The store has gone back to an earlier state: what it has is replayed.
+    HistoryLost,
 }
 
 impl Verdict {
@@ -104,6 +106,7 @@ impl Verdict {
     fn of_refused(error: store::Error) -> Self {
         match error {
             store::Error::LeaseLost => Verdict::LeaseLost,
+            store::Error::HistoryLost => Verdict::HistoryLost,
             store::Error::Unreadable(unreadable) => Verdict::Unreadable(unreadable.to_string()),
             error => {
                 let detail = error.to_string();
@@ -219,6 +222,7 @@ impl Driver {
         let began_at = run.notes.origin.as_ref().map(|origin| origin.began_at).or(run.started_at);
         let now = began_at.unwrap_or_else(|| setting.store.clock().now());
         let last_at = claimed.history.last().map_or(now, |record| record.at.max(now));
+        let latest = claimed.history.last().map(RecordRef::of);
         let used = (claimed.history.len(), claimed.history.iter().map(Record::bytes).sum());
         let mut builds = claimed.builds;
         builds.entry(claimed.lease.attempt).or_insert_with(|| setting.build.to_string());
@@ -229,7 +233,8 @@ impl Driver {
         let (notepad, chance) = (Notepad::of(&run), Chance::of(&run));
         let scheduled_at = crate::model::schedule::time_of(&run);
         let workflow = run.workflow;
-        let known = Known { workflow, past, used, now, last, signals, notepad, chance, undoable };
+        let known =
+            Known { workflow, past, used, now, last, latest, signals, notepad, chance, undoable };
         let board = Board::new(claimed.lease, Arc::clone(&setting.store), known);
         let ctx = Ctx::new(Arc::clone(&board), scheduled_at);
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| handler(ctx, run.input)));

@@ -11,7 +11,7 @@ use super::board::Placed;
 use super::wake::Here;
 use super::{Driver, Verdict};
 use crate::Record;
-use crate::store::{self, BoxFuture, Lease, Store};
+use crate::store::{self, Append, BoxFuture, Lease, RecordRef, Store};
 
 /// The pause before a write whose outcome is unknown is written again.
 const AGAIN_FIRST: Duration = Duration::from_millis(50);
@@ -55,8 +55,7 @@ impl Driver {
         if records.is_empty() {
             return;
         }
-        let store = Arc::clone(&self.setting.store);
-        let answer = Box::pin(record(store, self.lease, records));
+        let answer = Box::pin(self.record(records));
         self.in_flight = Some(InFlight { placed, eager: was_eager, answer });
     }
 
@@ -95,15 +94,34 @@ impl Driver {
     }
 }
 
-/// Records, and writes the same rows again for as long as the outcome is unknown: a read could
-/// miss a commit that is still under way.
-pub(super) async fn record(
+impl Driver {
+    /// Records, behind all that is recorded.
+    pub(super) fn record(
+        &self,
+        records: Vec<Record>,
+    ) -> impl Future<Output = Result<(), store::Error>> + Send + use<> {
+        let (store, board, lease) =
+            (Arc::clone(&self.setting.store), Arc::clone(&self.board), self.lease);
+        let append = Append { follows: board.latest(), records };
+        async move {
+            let answer = until_answered(store, lease, &append).await;
+            if let (Ok(()), Some(last)) = (&answer, append.records.last()) {
+                board.is_recorded(RecordRef::of(last), &append.follows);
+            }
+            answer
+        }
+    }
+}
+
+/// Writes the same rows again for as long as the outcome is unknown: a read could miss a commit that is
+/// still under way.
+async fn until_answered(
     store: Arc<dyn Store>,
     lease: Lease,
-    records: Vec<Record>,
+    append: &Append,
 ) -> Result<(), store::Error> {
     for pause in pauses() {
-        match store.record(lease, records.clone()).await {
+        match store.record(lease, append.clone()).await {
             Err(store::Error::Unavailable(outage, source)) => {
                 tracing::warn!(run = %lease.run, ?outage, %source, "not recorded yet; again soon");
             }

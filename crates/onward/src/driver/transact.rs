@@ -20,7 +20,7 @@ use super::wake::Here;
 use super::{Driver, Verdict};
 use crate::Code;
 use crate::limits::TRANSACTION_TIME_MAX;
-use crate::store::{self, Store, Transact, Transacted};
+use crate::store::{self, RecordRef, Store, Transact, Transacted};
 
 /// The transactions of a run that are on their way. Dropped, it ends those that are not committed.
 pub(super) type Transactions = JoinSet<Answered>;
@@ -35,7 +35,14 @@ impl Driver {
             let leaf = transaction.leaf;
             let transact = self.prepare(transaction);
             let store = Arc::clone(&self.setting.store);
-            let task = async move { (leaf, transact_until_answered(store, transact).await) };
+            let (board, follows) = (Arc::clone(&self.board), transact.follows.clone());
+            let task = async move {
+                let answer = transact_until_answered(store, transact).await;
+                if let Ok(Transacted::Recorded(record)) = &answer {
+                    board.is_recorded(RecordRef::of(record), &follows);
+                }
+                (leaf, answer)
+            };
             let task = self.transactions.spawn(task);
             self.board.transacts(leaf, task);
         }
@@ -46,7 +53,8 @@ impl Driver {
         let board = Arc::clone(&self.board);
         let seat = Seat { board, leaf, step: Arc::clone(&step), try_number, began_at };
         let time_max = TRANSACTION_TIME_MAX.min(self.setting.tenure.lease() / 2);
-        Transact { lease: self.lease, step, body, place: Arc::new(seat), time_max }
+        let follows = self.board.latest();
+        Transact { lease: self.lease, follows, step, body, place: Arc::new(seat), time_max }
     }
 
     /// Looks whether transactions are answered, and tells their leaves.
@@ -81,7 +89,9 @@ impl Driver {
     pub(super) async fn let_transactions_end(&mut self) -> Result<(), store::Error> {
         while let Some(joined) = self.transactions.join_next().await {
             match joined {
-                Ok((_, Err(store::Error::LeaseLost))) => return Err(store::Error::LeaseLost),
+                Ok((_, Err(error @ (store::Error::LeaseLost | store::Error::HistoryLost)))) => {
+                    return Err(error);
+                }
                 // It is committed, so it may have to be undone.
                 Ok((leaf, Ok(transacted))) => self.board.transacted(leaf, transacted),
                 // A number that stayed open would hold up whatever comes after it.

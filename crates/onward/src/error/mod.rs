@@ -160,6 +160,7 @@ impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         match error {
             store::Error::LeaseLost => Self::new(Code::LeaseLost),
+            error @ store::Error::HistoryLost => Self::new(Code::StoreUnavailable).because(error),
             store::Error::NotFound => Self::new(Code::RunNotFound),
             store::Error::Conflict(conflict) => Self::from(conflict),
             store::Error::Unavailable(outage, source) => {

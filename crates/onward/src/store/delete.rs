@@ -1,9 +1,13 @@
-//! Deleting one run, or only its hold on its key.
+//! Deleting runs: one, only its hold on its key, or many that ended long ago.
 //!
-//! Owns: [`Delete`]. Never touches a run that has not ended; `prune` deletes many that ended long ago.
+//! Owns: [`Delete`], and the data of a prune. Never touches a run that has not ended.
+
+use std::time::Duration;
 
 use super::Answer;
-use crate::RunId;
+use crate::clock::millis;
+use crate::limits::PRUNE_BATCH_MAX;
+use crate::{RunId, RunState};
 
 /// A store whose runs can be deleted one by one.
 ///
@@ -27,4 +31,62 @@ pub trait Delete: Send + Sync {
     /// itself stays as it is. On one that has not ended: `Conflict`, and nothing changes, since two
     /// runs would do the work of one key at once.
     fn release_run_key(&self, run: RunId) -> Answer<'_, bool>;
+}
+
+/// Which runs to delete.
+///
+/// ```
+/// use onward::{Prune, RunState};
+/// use std::time::Duration;
+///
+/// let month = Duration::from_secs(30 * 24 * 60 * 60);
+/// let prune = Prune::older_than(month).states([RunState::Completed]).dry_run();
+/// # let _ = prune;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Prune {
+    /// Only runs that ended at least this long ago.
+    pub older_than_ms: i64,
+    /// Only runs in these states; empty: in any final state. Others are passed over.
+    pub states: Vec<RunState>,
+    /// How many runs in one batch, from 1 to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
+    pub limit: usize,
+    /// Whether to count only.
+    pub dry_run: bool,
+}
+
+impl Prune {
+    /// Every run that ended at least this long ago, however it ended.
+    pub fn older_than(age: Duration) -> Self {
+        let older_than_ms = millis(age);
+        Self { older_than_ms, states: Vec::new(), limit: PRUNE_BATCH_MAX, dry_run: false }
+    }
+
+    /// Only runs in these states.
+    #[must_use]
+    pub fn states(mut self, states: impl IntoIterator<Item = RunState>) -> Self {
+        self.states = states.into_iter().collect();
+        self
+    }
+
+    /// Counts only.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// Whether a run in this state may be deleted.
+    pub fn covers(&self, state: RunState) -> bool {
+        state.is_final() && (self.states.is_empty() || self.states.contains(&state))
+    }
+}
+
+/// What a prune did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Runs that were deleted, or would be.
+    pub runs: u64,
+    /// Whether more match.
+    pub more: bool,
 }

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 pub use audit::{Audit, AuditPage, AuditRow, NewAudit};
 pub use coded::{CodedKeys, CodedStore};
-pub use delete::Delete;
+pub use delete::{Delete, Prune, Pruned};
 pub use gather::Gather;
 pub use hub::{Hub, Topic, Waiter};
 pub use looks::{
@@ -82,8 +82,8 @@ pub use transact::PostgresBody;
 pub use transact::SqliteBody;
 pub use transact::{Place, Transact, Transacted, TransactionBody};
 pub use verb::{
-    Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases, Filter,
-    HistoryPage, Lease, NewKey, NewParent, NewRun, NewWorker, Prune, Pruned, Query, Renewed,
+    Append, Claim, ClaimMode, Claimant, Claimed, Claims, Duplicate, Duplicates, End, ExpiredLeases,
+    Filter, HistoryPage, Lease, NewKey, NewParent, NewRun, NewWorker, Query, RecordRef, Renewed,
     RunPage, Settle, Settled, StartAt, Started, StartedHow, Sweep, Swept, Which,
 };
 
@@ -155,8 +155,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn claim(&self, claim: Claim) -> Answer<'_, Claims>;
 
     /// Adds records to a run's history. A step ends once, and a try of it is recorded once; that
-    /// each record has a number of its own is the holder's care.
-    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()>;
+    /// each record has a number of its own is the holder's care. `HistoryLost` if the store has not all
+    /// that the records follow; so with `transact` and `settle`.
+    fn record(&self, lease: Lease, append: Append) -> Answer<'_, ()>;
 
     /// Executes the body of a transactional step and adds its record, in one transaction. The
     /// checks come in the usual order: the step's record by this attempt is there → it is the
@@ -275,6 +276,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 pub enum Error {
     /// The worker is not the holder any more: drop the run, never repeat.
     LeaseLost,
+    /// The store has not the records that the write follows, and that it had acknowledged: it has gone back
+    /// to an earlier state, as a failover without synchronous replication does. Replay what it has.
+    HistoryLost,
     /// The write contradicts what is there.
     Conflict(Conflict),
     /// There is no such run, or no such schedule.
@@ -390,6 +394,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::LeaseLost => f.write_str("the lease is lost"),
+            Error::HistoryLost => f.write_str("the store lost records that it had acknowledged"),
             Error::Conflict(conflict) => write!(f, "{conflict}"),
             Error::NotFound => f.write_str("no such run or schedule"),
             Error::Unavailable(outage, source) => write!(f, "{outage}: {source}"),
@@ -404,7 +409,7 @@ impl StdError for Error {
         match self {
             Error::Unavailable(_, source) | Error::Corrupt(source) => Some(source.as_ref()),
             Error::Unreadable(unreadable) => Some(unreadable.as_ref()),
-            Error::LeaseLost | Error::Conflict(_) | Error::NotFound => None,
+            Error::LeaseLost | Error::HistoryLost | Error::Conflict(_) | Error::NotFound => None,
         }
     }
 }

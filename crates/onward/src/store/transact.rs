@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Lease;
+use super::{Lease, RecordRef};
 use crate::{Code, Failure, Json, Record};
 
 /// One try of a transactional step: its body and its record, in one transaction.
@@ -16,6 +16,8 @@ use crate::{Code, Failure, Json, Record};
 pub struct Transact {
     /// The lease under which it executes.
     pub lease: Lease,
+    /// The latest records that the store has acknowledged, as in [`Append`](super::Append).
+    pub follows: Vec<RecordRef>,
     /// The step, as its record names it.
     pub step: Arc<str>,
     /// What it does.

@@ -4,15 +4,13 @@
 //! decides anything.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Gather, Mark, Signal};
-use crate::clock::millis;
 use crate::codec::Unreadable;
 use crate::json::Fingerprint;
-use crate::limits::PRUNE_BATCH_MAX;
 use crate::{
     Code, Failure, Json, OnConflict, Record, Run, RunId, RunState, Timestamp, Waits, WorkerId,
 };
@@ -26,6 +24,39 @@ pub struct Lease {
     pub worker: WorkerId,
     /// The number of the claim; a later claim has a higher one.
     pub attempt: u32,
+}
+
+/// A record of a run, by its number and its step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordRef {
+    /// Its number in the run's history.
+    pub seq: u64,
+    /// Its step.
+    pub step: Arc<str>,
+}
+
+impl RecordRef {
+    /// The name of this record.
+    pub fn of(record: &Record) -> Self {
+        Self { seq: record.seq, step: record.step.as_str().into() }
+    }
+}
+
+/// Records to add to a run's history.
+#[derive(Clone, Debug, Default)]
+pub struct Append {
+    /// The latest records that the store has acknowledged to whoever writes: it must have them, or it has
+    /// gone back to an earlier state.
+    pub follows: Vec<RecordRef>,
+    /// The records.
+    pub records: Vec<Record>,
+}
+
+impl From<Vec<Record>> for Append {
+    /// Records that follow nothing.
+    fn from(records: Vec<Record>) -> Self {
+        Self { follows: Vec::new(), records }
+    }
 }
 
 /// A run to start.
@@ -233,6 +264,9 @@ pub struct Claimed {
 /// The end of an attempt.
 #[derive(Clone, Debug)]
 pub struct Settle {
+    /// The latest records that the store has acknowledged in this attempt, as in [`Append`]; none where the
+    /// end does not rest on any.
+    pub follows: Vec<RecordRef>,
     /// The records that are not stored yet.
     pub records: Vec<Record>,
     /// How it ends.
@@ -245,7 +279,7 @@ pub struct Settle {
 impl Settle {
     /// An end with its last records, under code that asked for all there is.
     pub fn new(records: Vec<Record>, end: End) -> Self {
-        Self { records, end, unasked: Vec::new() }
+        Self { follows: Vec::new(), records, end, unasked: Vec::new() }
     }
 }
 
@@ -341,64 +375,6 @@ pub struct Swept {
     /// have died unnoticed. `None`: the store can see a death by other means, or there is nobody
     /// else.
     pub next_at: Option<Timestamp>,
-}
-
-/// Which runs to delete.
-///
-/// ```
-/// use onward::{Prune, RunState};
-/// use std::time::Duration;
-///
-/// let month = Duration::from_secs(30 * 24 * 60 * 60);
-/// let prune = Prune::older_than(month).states([RunState::Completed]).dry_run();
-/// # let _ = prune;
-/// ```
-#[derive(Clone, Debug)]
-pub struct Prune {
-    /// Only runs that ended at least this long ago.
-    pub older_than_ms: i64,
-    /// Only runs in these states; empty: in any final state. Others are passed over.
-    pub states: Vec<RunState>,
-    /// How many runs in one batch, from 1 to `PRUNE_BATCH_MAX`; a dry run counts without a limit.
-    pub limit: usize,
-    /// Whether to count only.
-    pub dry_run: bool,
-}
-
-impl Prune {
-    /// Every run that ended at least this long ago, however it ended.
-    pub fn older_than(age: Duration) -> Self {
-        let older_than_ms = millis(age);
-        Self { older_than_ms, states: Vec::new(), limit: PRUNE_BATCH_MAX, dry_run: false }
-    }
-
-    /// Only runs in these states.
-    #[must_use]
-    pub fn states(mut self, states: impl IntoIterator<Item = RunState>) -> Self {
-        self.states = states.into_iter().collect();
-        self
-    }
-
-    /// Counts only.
-    #[must_use]
-    pub fn dry_run(mut self) -> Self {
-        self.dry_run = true;
-        self
-    }
-
-    /// Whether a run in this state may be deleted.
-    pub fn covers(&self, state: RunState) -> bool {
-        state.is_final() && (self.states.is_empty() || self.states.contains(&state))
-    }
-}
-
-/// What a prune did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
-    /// Runs that were deleted, or would be.
-    pub runs: u64,
-    /// Whether more match.
-    pub more: bool,
 }
 
 /// Which run is meant.

@@ -219,7 +219,7 @@ async fn a_run_whose_end_is_refused_is_stuck_and_can_be_retried() {
     let lease =
         onward::store::Lease { run: held.id, worker: held.worker.unwrap(), attempt: held.attempt };
     let foreign = Record::new(1, "held", Entry::Fired, held.created_at);
-    store.record(lease, vec![foreign]).await.unwrap();
+    store.record(lease, vec![foreign].into()).await.unwrap();
     go_on.notify_one();
     let stuck = in_state(&run, RunState::Waiting).await;
     assert!(matches!(stuck.waits_for, Some(Waits::Stuck { .. })), "{:?}", stuck.waits_for);

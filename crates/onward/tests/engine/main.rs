@@ -39,6 +39,7 @@ mod last_body;
 mod limits;
 mod runtime;
 mod suspect;
+mod went_back;
 
 mod payloads;
 mod trace;

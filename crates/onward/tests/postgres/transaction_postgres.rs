@@ -8,8 +8,8 @@ use std::time::Duration;
 use onward::conformance::stage::{Worker, assert_lost, done};
 use onward::conformance::{LossyStore, Stage};
 use onward::store::{
-    Lease, MemoryStore, Place, PostgresBody, PostgresStore, PostgresTransaction, Store, Transact,
-    Transacted, TransactionBody,
+    Error, Lease, MemoryStore, Place, PostgresBody, PostgresStore, PostgresTransaction, RecordRef,
+    Store, Transact, Transacted, TransactionBody,
 };
 use onward::{Code, Ctx, Failure, Json, Onward, Workflow};
 
@@ -58,6 +58,7 @@ impl Bank {
     fn transact(&self, step: &str, body: PostgresBody) -> (Transact, Arc<Seat>) {
         let seat = Seat::new(self.next.fetch_add(1, Ordering::SeqCst), step);
         let transact = Transact {
+            follows: Vec::new(),
             lease: self.lease,
             step: step.into(),
             body: TransactionBody::postgres(body),
@@ -122,6 +123,29 @@ async fn transact_twice() {
     assert_eq!((bank.notes().await, bank.steps().await), (vec!["paid".into()], vec!["pay".into()]));
 }
 
+/// The store went back to an earlier state: what the body rests on is not there, and what it wrote is undone.
+#[tokio::test]
+async fn a_transaction_behind_what_is_gone_is_undone() {
+    let bank = Bank::open().await;
+    bank.stage.record(bank.lease, vec![done(1, "ocr", 1)]).await.unwrap();
+    bank.next.store(2, Ordering::SeqCst);
+    let (mut transact, _) = bank.transact("pay", bank.note("paid"));
+    let of = |step: &str| RecordRef { seq: 1, step: step.into() };
+    transact.follows = vec![of("ocr"), of("gone")];
+    let answer = bank.stage.store.transact(transact.clone()).await;
+    assert!(matches!(answer, Err(Error::HistoryLost)), "{answer:?}");
+    assert!(bank.notes().await.is_empty());
+    transact.follows = vec![of("ocr")];
+    recorded(bank.stage.store.transact(transact.clone()).await);
+    transact.follows = vec![of("gone")];
+    assert_eq!(
+        recorded(bank.stage.store.transact(transact).await).step,
+        "pay",
+        "it is there itself"
+    );
+    assert_eq!(bank.notes().await, ["paid"]);
+}
+
 #[tokio::test]
 async fn transact_twice_at_once() {
     let bank = Bank::open().await;
@@ -144,7 +168,7 @@ async fn transact_with_stale_lease() {
     // Nor does it get another's record for its own: the run goes on elsewhere.
     let held = sweeper.take(bank.lease.run).await;
     let theirs = Transact { lease: held, ..late.clone() };
-    bank.stage.store.record(held, vec![done(9, "refund", 1)]).await.unwrap();
+    bank.stage.store.record(held, vec![done(9, "refund", 1)].into()).await.unwrap();
     assert_lost(bank.stage.store.transact(late).await);
     assert_eq!(recorded(bank.stage.store.transact(theirs).await).seq, 9);
     // What was its own stays known.

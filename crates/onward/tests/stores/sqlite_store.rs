@@ -256,16 +256,16 @@ async fn two_stores_on_one_file_see_each_other_and_fence() {
     let (first, second) = (joined(&here).await, joined(&there).await);
     let lease = claimed(&here, first, 1).await;
     assert_eq!(lease.run, run);
-    here.record(lease, vec![done(&here, 1, "a")]).await.unwrap();
+    here.record(lease, vec![done(&here, 1, "a")].into()).await.unwrap();
     assert!(there.claim(claim_of(second, 1)).await.unwrap().runs.is_empty());
 
     clock.advance(Duration::from_secs(11));
     there.renew(second).await.unwrap();
     let swept = there.sweep(Sweep { worker: second, expired: ExpiredLeases::Take }).await.unwrap();
     assert_eq!((swept.lost, swept.taken), (vec![first], vec![run]));
-    let stale = here.record(lease, vec![done(&here, 2, "b")]).await.unwrap_err();
+    let stale = here.record(lease, vec![done(&here, 2, "b")].into()).await.unwrap_err();
     assert!(matches!(stale, Error::LeaseLost));
-    here.record(lease, vec![done(&here, 1, "a")]).await.unwrap();
+    here.record(lease, vec![done(&here, 1, "a")].into()).await.unwrap();
 
     let taken = there.claim(claim_of(second, 2)).await.unwrap().runs.remove(0);
     assert_eq!(taken.lease.attempt, 2);
@@ -302,7 +302,7 @@ async fn a_record_wakes_nobody_and_a_settle_does() {
     started(&store).await;
     let lease = claimed(&store, worker, 1).await;
     let mut waiter = std::pin::pin!(store.wait(Topic::Run(lease.run)));
-    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    store.record(lease, vec![done(&store, 1, "a")].into()).await.unwrap();
     assert!(futures::poll!(&mut waiter).is_pending());
     let end = End::Completed(json("1"));
     store.settle(lease, Settle::new(vec![done(&store, 2, "b")], end)).await.unwrap();
@@ -323,9 +323,9 @@ async fn writes_that_come_together_share_a_commit() {
     let before = store.commits();
     let writes = (1..=20).flat_map(|seq| {
         let store = &store;
-        leases
-            .iter()
-            .map(move |lease| store.record(*lease, vec![done(store, seq, &format!("step {seq}"))]))
+        leases.iter().map(move |lease| {
+            store.record(*lease, vec![done(store, seq, &format!("step {seq}"))].into())
+        })
     });
     for answer in join_all(writes).await {
         answer.unwrap();
@@ -372,7 +372,7 @@ async fn one_bad_write_fails_its_own_caller_only() {
     let filler = store.start((0..300).map(|_| new_run()).collect());
     let lease = |run| Lease { run, worker, attempt: 1 };
     let end = || Settle::new(Vec::new(), End::Completed(json("1")));
-    let before = store.record(lease(good), vec![done(&store, 1, "a")]);
+    let before = store.record(lease(good), vec![done(&store, 1, "a")].into());
     let refused = store.settle(lease(bad), end());
     let after = store.settle(lease(good), end());
     filler.await.unwrap();
@@ -446,7 +446,7 @@ async fn a_corrupt_record_sets_its_run_aside() {
     let worker = joined(&store).await;
     let run = started(&store).await;
     let lease = claimed(&store, worker, 1).await;
-    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    store.record(lease, vec![done(&store, 1, "a")].into()).await.unwrap();
     store.settle(lease, Settle::new(Vec::new(), End::Released)).await.unwrap();
     temp.raw().execute("update onward_records set kind = 'guess'", []).unwrap();
     assert!(store.claim(claim_of(worker, 2)).await.unwrap().runs.is_empty());

@@ -11,7 +11,8 @@ use onward::conformance::stage::{Worker, assert_lost, done};
 use onward::conformance::{LossyStore, Stage};
 use onward::rusqlite::Connection;
 use onward::store::{
-    Answer, Lease, MemoryStore, Place, SqliteStore, Store, Transact, Transacted, TransactionBody,
+    Answer, Error, Lease, MemoryStore, Place, RecordRef, SqliteStore, Store, Transact, Transacted,
+    TransactionBody,
 };
 use onward::{Code, Failure, Json, RunId};
 
@@ -50,6 +51,7 @@ impl Bank {
         let seq = self.next.fetch_add(1, Ordering::SeqCst);
         let seat = Seat::new(seq, step);
         let transact = Transact {
+            follows: Vec::new(),
             lease: self.lease,
             step: step.into(),
             body: TransactionBody::sqlite(body),
@@ -105,12 +107,35 @@ async fn transact_with_stale_lease() {
     // Nor does it get another's record for its own: the run goes on elsewhere.
     let held = sweeper.take(bank.lease.run).await;
     let theirs = Transact { lease: held, ..late.clone() };
-    bank.stage.store.record(held, vec![done(9, "refund", 1)]).await.unwrap();
+    bank.stage.store.record(held, vec![done(9, "refund", 1)].into()).await.unwrap();
     assert_lost(bank.stage.store.transact(late).await);
     assert_eq!(recorded(bank.stage.store.transact(theirs).await).seq, 9);
     // What was its own stays known.
     assert_eq!(recorded(bank.stage.store.transact(early).await).step, "pay");
     assert_eq!(seat.placed(), 0, "no body executed");
+    assert_eq!(bank.notes(), ["paid"]);
+}
+
+/// The store went back to an earlier state: what the body rests on is not there.
+#[tokio::test]
+async fn a_transaction_behind_what_is_gone_is_refused() {
+    let bank = Bank::open().await;
+    bank.stage.record(bank.lease, vec![done(1, "ocr", 1)]).await.unwrap();
+    bank.next.store(2, Ordering::SeqCst);
+    let (mut transact, seat) = bank.transact("pay", note("paid"));
+    let of = |step: &str| RecordRef { seq: 1, step: step.into() };
+    transact.follows = vec![of("ocr"), of("gone")];
+    let answer = bank.stage.store.transact(transact.clone()).await;
+    assert!(matches!(answer, Err(Error::HistoryLost)), "{answer:?}");
+    assert_eq!((seat.placed(), bank.notes().len()), (0, 0), "no body executed");
+    transact.follows = vec![of("ocr")];
+    recorded(bank.stage.store.transact(transact.clone()).await);
+    transact.follows = vec![of("gone")];
+    assert_eq!(
+        recorded(bank.stage.store.transact(transact).await).step,
+        "pay",
+        "it is there itself"
+    );
     assert_eq!(bank.notes(), ["paid"]);
 }
 
@@ -142,7 +167,8 @@ async fn a_transaction_that_nobody_waits_for_leaves_nothing() {
         db.execute("insert into notes values ('dropped')", ())?;
         Ok(Json::of(&())?)
     });
-    let transact = Transact { body: TransactionBody::sqlite(body), ..transact };
+    let transact =
+        Transact { follows: Vec::new(), body: TransactionBody::sqlite(body), ..transact };
     assert_eq!(bank.stage.store.transact(transact).await.unwrap(), Transacted::Unwanted);
     assert_eq!(bank.notes(), [""; 0]);
     assert_eq!(bank.steps().await, [""; 0]);
@@ -166,10 +192,10 @@ async fn amid_neighbours(bank: &Bank, bad: Vec<Body>) -> Vec<Failure> {
     let mut records = Vec::new();
     writes.push(store.transact(bank.transact("good first", note("good first")).0));
     for (number, body) in bad.into_iter().enumerate() {
-        records.push(
-            store
-                .record(bank.lease, vec![done(100 + number as u64, &format!("plain {number}"), 1)]),
-        );
+        records.push(store.record(
+            bank.lease,
+            vec![done(100 + number as u64, &format!("plain {number}"), 1)].into(),
+        ));
         writes.push(store.transact(bank.transact(&format!("bad {number}"), body).0));
     }
     writes.push(store.transact(bank.transact("good last", note("good last")).0));
@@ -300,6 +326,7 @@ async fn a_store_may_be_dropped_by_its_own_writer() {
     });
     let lease = Lease { run: RunId::new(), worker: onward::WorkerId::new(), attempt: 1 };
     let transact = Transact {
+        follows: Vec::new(),
         lease,
         step: "pay".into(),
         body: TransactionBody::sqlite(body),

@@ -177,7 +177,7 @@ pub(crate) async fn open_near(schema: &Schema, clock: &TestClock) -> Arc<Postgre
         // Refused, since nobody has such a run, and leaves nothing behind.
         let lease = Lease { run: RunId::from_u128(0), worker: WorkerId::new(), attempt: 1 };
         let record = Record::new(1, "step", Entry::Began, clock.now());
-        store.record(lease, vec![record]).await.unwrap_err();
+        store.record(lease, vec![record].into()).await.unwrap_err();
         assert!(Instant::now() < end, "there is no connection for lone writes");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

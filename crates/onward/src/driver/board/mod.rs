@@ -40,7 +40,7 @@ pub(crate) use self::undo::{Undo, UndoBody, UndoWork};
 use super::Stop;
 use super::past::Past;
 use super::wake::Wakes;
-use crate::store::{Lease, NewRun, Signal, Store, TransactionBody};
+use crate::store::{Lease, NewRun, RecordRef, Signal, Store, TransactionBody};
 use crate::{Code, Entry, Failure, Json, Record, RecordKind, RunId, Timestamp};
 
 /// What a run's futures and its driver share.
@@ -167,8 +167,10 @@ pub(crate) struct Known {
     pub(crate) used: (usize, usize),
     /// The run's own time.
     pub(crate) now: Timestamp,
-    /// The number and the time of the last record.
+    /// The number and the time of the last record, voided ones included.
     pub(crate) last: (u64, Timestamp),
+    /// The last record that counts.
+    pub(crate) latest: Option<RecordRef>,
     /// Signals that are not recorded.
     pub(crate) signals: Vec<Signal>,
     pub(crate) notepad: Notepad,
@@ -194,8 +196,8 @@ pub(crate) struct Trouble {
 
 impl Board {
     pub(crate) fn new(lease: Lease, store: Arc<dyn Store>, known: Known) -> Arc<Self> {
-        let Known { workflow, mut past, used, now, last, signals, notepad, chance, undoable } =
-            known;
+        let Known { workflow, mut past, used, now, last, latest, .. } = known;
+        let Known { signals, notepad, chance, undoable, .. } = known;
         let (records, bytes) = used;
         let (last_seq, last_at) = last;
         let inbox = Inbox::of(past.take_arrived(), signals);
@@ -214,7 +216,7 @@ impl Board {
             transactions: Vec::new(),
             key_asks: Vec::new(),
             children: Vec::new(),
-            places: Places::after(last_seq, last_at),
+            places: Places::after(last_seq, last_at, latest),
             now,
             usage: Usage { records, bytes, ..Usage::default() },
             last_failed: None,

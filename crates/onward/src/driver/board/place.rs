@@ -1,7 +1,7 @@
-//! Places in the history: sequence numbers, and which of them are still open.
+//! Places in the history: sequence numbers, which of them are still open, and which are recorded last.
 //!
 //! Owns: taking a number together with entering it as open, under the board's lock, and closing
-//! it when what became of it is known. Never delivers; a result is offered only while no lower
+//! it when what became of it is known; and what the next write follows. Never delivers; a result is offered only while no lower
 //! number is open, so that it is seen in the order in which a replay sees it.
 //!
 //! Two kinds of writes take numbers: the driver's own, one write at a time, and transactions,
@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{Board, Draft, LeafId, Phase, Placed};
-use crate::store::{self, Transacted};
+use crate::store::{self, RecordRef, Transacted};
 use crate::{Entry, Json, Record, RecordKind, Timestamp};
 
 /// The numbers of a run's records.
@@ -22,11 +22,21 @@ pub(super) struct Places {
     open: BTreeSet<u64>,
     /// The places of transactions that are open.
     transactions: HashMap<LeafId, (u64, Timestamp)>,
+    /// The recorded ones that no recorded write follows: mostly the last alone, and more where transactions
+    /// were answered at the same time.
+    latest: Vec<RecordRef>,
 }
 
 impl Places {
-    pub(super) fn after(last_seq: u64, last_at: Timestamp) -> Self {
-        Self { last_seq, last_at, open: BTreeSet::new(), transactions: HashMap::new() }
+    pub(super) fn after(last_seq: u64, last_at: Timestamp, latest: Option<RecordRef>) -> Self {
+        let (open, transactions) = (BTreeSet::new(), HashMap::new());
+        Self { last_seq, last_at, open, transactions, latest: latest.into_iter().collect() }
+    }
+
+    /// Notes that a write is recorded that ends with this record and follows these.
+    fn recorded(&mut self, last: RecordRef, follows: &[RecordRef]) {
+        self.latest.retain(|latest| !follows.contains(latest));
+        self.latest.push(last);
     }
 
     fn take(&mut self, now: Timestamp) -> (u64, Timestamp) {
@@ -112,6 +122,16 @@ impl Board {
         }
     }
 
+    /// What a write follows that is sent now.
+    pub(crate) fn latest(&self) -> Vec<RecordRef> {
+        self.lock().places.latest.clone()
+    }
+
+    /// Notes that a write is recorded that ends with this record and follows these.
+    pub(crate) fn is_recorded(&self, last: RecordRef, follows: &[RecordRef]) {
+        self.lock().places.recorded(last, follows);
+    }
+
     /// Whether a leaf is alive.
     pub(crate) fn is_alive(&self, id: LeafId) -> bool {
         self.lock().leaves.contains(id)
@@ -177,7 +197,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     fn places() -> Places {
-        Places::after(4, NOW)
+        Places::after(4, NOW, None)
     }
 
     #[test]
@@ -201,6 +221,21 @@ mod tests {
         places.close_transaction(1);
         assert!(!places.is_open_below(other.0), "one that is undone leaves a gap");
         assert!(places.take_for(1, NOW).0 > other.0, "its next try has a place of its own");
+    }
+
+    #[test]
+    fn a_write_follows_all_that_no_other_follows() {
+        let name = |seq| RecordRef { seq, step: "a".into() };
+        let mut places = Places::after(4, NOW, Some(name(4)));
+        // Two that are on their way at the same time.
+        let (one, other) = (places.latest.clone(), places.latest.clone());
+        places.recorded(name(5), &one);
+        assert_eq!(places.latest, [name(5)]);
+        places.recorded(name(6), &other);
+        assert_eq!(places.latest, [name(5), name(6)], "neither says that the other is there");
+        let both = places.latest.clone();
+        places.recorded(name(7), &both);
+        assert_eq!(places.latest, [name(7)]);
     }
 
     #[test]

@@ -21,10 +21,10 @@ pub use self::keys::CodedKeys;
 use self::pass::{Opening, Sealing};
 use super::around::as_inner;
 use super::{
-    Answer, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox, Keys,
-    Lease, Looks, NewRun, NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned, Query,
-    Queues, Renewed, RunPage, Schedules, Settle, Settled, Signal, Signalled, Started, Stats, Steer,
-    Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
+    Answer, Append, Audit, Claim, Claims, Conflict, Delete, Duplicates, Error, HistoryPage, Inbox,
+    Keys, Lease, Looks, NewRun, NewSignal, NewWorker, Notebook, Place, Portable, Prune, Pruned,
+    Query, Queues, Renewed, RunPage, Schedules, Settle, Settled, Signal, Signalled, Started, Stats,
+    Steer, Store, Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
 };
 use crate::codec::Coding;
 use crate::keyed::KeyPlace;
@@ -268,9 +268,9 @@ impl Store for CodedStore {
         })
     }
 
-    fn record(&self, lease: Lease, mut records: Vec<Record>) -> Answer<'_, ()> {
-        match self.seal_records(lease.run, &mut records) {
-            Ok(()) => self.inner.record(lease, records),
+    fn record(&self, lease: Lease, mut append: Append) -> Answer<'_, ()> {
+        match self.seal_records(lease.run, &mut append.records) {
+            Ok(()) => self.inner.record(lease, append),
             Err(error) => refused(error),
         }
     }

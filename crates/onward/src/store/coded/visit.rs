@@ -185,7 +185,7 @@ pub(super) fn log_line(run: RunId, line: &mut LogLine, visit: &mut dyn Visit) {
 }
 
 pub(super) fn settle(run: RunId, settle: &mut Settle, visit: &mut dyn Visit) {
-    let Settle { records, end, unasked: _ } = settle;
+    let Settle { follows: _, records, end, unasked: _ } = settle;
     records.iter_mut().for_each(|new| record(run, new, visit));
     match end {
         End::Completed(output) => visit.json(PayloadPlace::Output { run }, output),

@@ -14,10 +14,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::around::as_inner;
 use crate::store::{
-    Answer, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys, Lease,
-    Looks, NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query, Queues,
-    Renewed, RunPage, Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store, Sweep,
-    Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
+    Answer, Append, Audit, Claim, Claims, Delete, Duplicates, Error, HistoryPage, Inbox, Keys,
+    Lease, Looks, NewRun, NewSignal, NewWorker, Notebook, Outage, Portable, Prune, Pruned, Query,
+    Queues, Renewed, RunPage, Schedules, Settle, Settled, Signalled, Started, Stats, Steer, Store,
+    Sweep, Swept, Topic, Transact, Transacted, Waiter, Which, WorkerInfo,
 };
 use crate::{Clock, Record, Run, RunId, WorkerId};
 
@@ -41,6 +41,8 @@ pub struct LossyStore {
     losses: AtomicUsize,
     /// How many answers to transactions are still to be lost.
     transaction_losses: AtomicUsize,
+    /// How many writes of records are still to be acknowledged and forgotten.
+    to_forget: AtomicUsize,
     /// Whether each kind of [`Held`] is held back.
     held: [watch::Sender<bool>; 5],
     /// How many of each kind were asked for.
@@ -116,6 +118,7 @@ impl LossyStore {
             inner,
             losses: AtomicUsize::new(0),
             transaction_losses: AtomicUsize::new(0),
+            to_forget: AtomicUsize::new(0),
             held: Default::default(),
             asked: Default::default(),
             life: Mutex::default(),
@@ -163,6 +166,12 @@ impl LossyStore {
     /// Loses the answers to the next `count` transactions.
     pub fn lose_next_transactions(&self, count: usize) {
         self.transaction_losses.store(count, Ordering::SeqCst);
+    }
+
+    /// Acknowledges the next `count` writes of records and does none of them, as if the store had gone back
+    /// to an earlier state right after.
+    pub fn forget_next(&self, count: usize) {
+        self.to_forget.store(count, Ordering::SeqCst);
     }
 
     /// Holds these back from here on until they are let go, so that a test can choose which of two
@@ -364,10 +373,13 @@ impl Store for LossyStore {
         self.write(|| self.inner.claim(claim))
     }
 
-    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
+    fn record(&self, lease: Lease, append: Append) -> Answer<'_, ()> {
         self.asked[Held::Records as usize].fetch_add(1, Ordering::SeqCst);
-        let fate = self.fate_of(Write::Record(lease.run, &records));
-        let answer = self.write_with(fate, || self.inner.record(lease, records));
+        if is_one_lost(&self.to_forget) {
+            return self.answer_later(Held::Records, Box::pin(std::future::ready(Ok(()))));
+        }
+        let fate = self.fate_of(Write::Record(lease.run, &append.records));
+        let answer = self.write_with(fate, || self.inner.record(lease, append));
         self.answer_later(Held::Records, answer)
     }
 

@@ -171,8 +171,8 @@ impl Store for MemoryStore {
         self.transact_quietly(|state, now| claim::claim(state, &claim, now))
     }
 
-    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
-        self.transact_quietly(|state, _| settle::record(state, lease, records))
+    fn record(&self, lease: Lease, append: Append) -> Answer<'_, ()> {
+        self.transact_quietly(|state, _| settle::record(state, lease, append))
     }
 
     fn settle(&self, lease: Lease, settle: Settle) -> Answer<'_, Settled> {

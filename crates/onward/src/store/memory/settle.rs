@@ -6,13 +6,22 @@
 use super::*;
 use crate::{Code, Json, RecordKind};
 
-pub(super) fn record(state: &mut State, lease: Lease, records: Vec<Record>) -> Result<(), Error> {
-    let new = not_yet_there(state, lease, records);
+pub(super) fn record(state: &mut State, lease: Lease, append: Append) -> Result<(), Error> {
+    let new = not_yet_there(state, lease, append.records);
     if new.is_empty() {
         return Ok(());
     }
     fenced(state, lease)?;
+    check_follows(state, lease.run, &append.follows)?;
     add(state, lease, new)
+}
+
+/// Refuses a write that follows what is not there.
+fn check_follows(state: &State, run: RunId, follows: &[RecordRef]) -> Result<(), Error> {
+    let records = &state.row(run)?.records;
+    let is_there =
+        |of: &RecordRef| records.iter().any(|it| it.seq == of.seq && *it.step == *of.step);
+    if follows.iter().all(is_there) { Ok(()) } else { Err(Error::HistoryLost) }
 }
 
 /// The records of which no identical row is there.
@@ -64,6 +73,7 @@ pub(super) fn settle(
         return Ok(settled);
     }
     fenced(state, lease)?;
+    check_follows(state, lease.run, &settle.follows)?;
     check_continuation(state, lease.run, &settle.end)?;
     let new = not_yet_there(state, lease, settle.records);
     add(state, lease, new)?;

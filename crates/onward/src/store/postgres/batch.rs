@@ -20,18 +20,20 @@ use super::near::OnWay;
 use super::row::{RecordRow, fence_key, json_text, run_id, run_uuid, signed, small, worker_uuid};
 use super::tx::{Changes, Param, transact_in_lane};
 use super::{record, settle};
-use crate::store::{End, Error, Lease, Outage, Settle, Settled};
+use crate::store::{Append, End, Error, Lease, Outage, RecordRef, Settle, Settled};
 use crate::{Record, RunId, Timestamp, failpoint};
 
 pub(super) const SETTLE: &str = "select run, answer from onward.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, \
-                      $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
+                      $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, \
+                      $26)";
 
 pub(super) const RECORD: &str =
-    "select onward.record($13, $14, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    "select onward.record($13, $14, $15, $16, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// Records of a run, and perhaps the end of its attempt.
 pub(super) struct RunWrite {
     pub(super) lease: Lease,
+    pub(super) follows: Vec<RecordRef>,
     pub(super) records: Vec<Record>,
     pub(super) end: Option<End>,
     pub(super) unasked: Vec<String>,
@@ -48,7 +50,10 @@ impl RunWrite {
             None => true,
             Some(end) => !matches!(end, End::Continued { .. } | End::Stuck { .. }),
         };
-        end && self.unasked.is_empty() && self.records.iter().all(|r| r.voided_at.is_none())
+        // Several are followed only after transactions that were answered at the same time.
+        end && self.follows.len() <= 1
+            && self.unasked.is_empty()
+            && self.records.iter().all(|r| r.voided_at.is_none())
     }
 
     fn before_commit(&self) {
@@ -152,10 +157,10 @@ impl Said {
 }
 
 async fn commit(batch: &[RunWrite], line: &mut impl UnderLease) -> Result<Said, Fault> {
-    if let [RunWrite { lease, records, end: None, .. }] = batch
+    if let [write @ RunWrite { lease, records, end: None, .. }] = batch
         && let [record] = records.as_slice()
     {
-        let held = commit_lone(*lease, record, line).await?;
+        let held = commit_lone(write, record, line).await?;
         let refused = (!held).then_some(lease.run).into_iter().collect();
         return Ok(Said { refused, ..Said::default() });
     }
@@ -173,16 +178,27 @@ async fn commit(batch: &[RunWrite], line: &mut impl UnderLease) -> Result<Said, 
 
 /// Commits one record; says whether its run is held under this lease.
 async fn commit_lone(
-    lease: Lease,
+    write: &RunWrite,
     record: &Record,
     line: &mut impl UnderLease,
 ) -> Result<bool, Fault> {
-    let row = RecordRow::of(lease, record)?;
-    let (fence, worker) = (fence_key(lease.worker), worker_uuid(lease.worker));
+    let row = RecordRow::of(write.lease, record)?;
+    let (fence, worker) = (fence_key(write.lease.worker), worker_uuid(write.lease.worker));
+    let (seq, step) = followed(write).unzip();
     let mut params = row.params().to_vec();
-    params.extend::<[Param<'_>; 2]>([(&fence, Type::INT8), (&worker, Type::UUID)]);
+    params.extend::<[Param<'_>; 4]>([
+        (&fence, Type::INT8),
+        (&worker, Type::UUID),
+        (&seq, Type::INT8),
+        (&step, Type::TEXT),
+    ]);
     let rows = line.rows_under_lease(RECORD, &params).await?;
     rows.first().map_or(Ok(false), |row| row.try_get(0)).map_err(Fault::data)
+}
+
+/// The one record that an ordinary write follows, if it follows any.
+fn followed(write: &RunWrite) -> Option<(i64, &str)> {
+    write.follows.first().map(|followed| (signed(followed.seq), &*followed.step))
 }
 
 /// Answers what the commit took, and gives back what it refused.
@@ -235,22 +251,23 @@ async fn one_by_one(shared: &Arc<Shared>, writes: Vec<RunWrite>) {
 
 async fn alone(shared: &Arc<Shared>, write: &RunWrite) -> Result<Settled, Error> {
     let lease = write.lease;
-    let (records, unasked) = (write.records.clone(), write.unasked.clone());
+    let (follows, records) = (write.follows.clone(), write.records.clone());
+    let unasked = write.unasked.clone();
     // What a transaction is given lives as long as it does: it may be made again.
     let answer = match write.end.clone() {
         None => {
-            let records = Arc::new(records);
+            let append = Arc::new(Append { follows, records });
             transact_in_lane(shared, move |tx| {
-                let records = Arc::clone(&records);
+                let append = Arc::clone(&append);
                 Box::pin(async move {
-                    record::record(tx, lease, &records).await?;
+                    record::record(tx, lease, &append).await?;
                     Ok(Settled::AsSaid)
                 })
             })
             .await
         }
         Some(end) => {
-            let whole = Arc::new(Settle { records, end, unasked });
+            let whole = Arc::new(Settle { follows, records, end, unasked });
             transact_in_lane(shared, move |tx| {
                 let whole = Arc::clone(&whole);
                 Box::pin(async move { settle::settle(tx, lease, &whole).await })
@@ -267,6 +284,8 @@ struct Columns<'a> {
     run: Vec<uuid::Uuid>,
     worker: Vec<uuid::Uuid>,
     attempt: Vec<i32>,
+    followed_seq: Vec<Option<i64>>,
+    followed_step: Vec<Option<&'a str>>,
     end: Vec<Option<&'static str>>,
     output: Vec<Option<&'a str>>,
     failure: Vec<Option<String>>,
@@ -311,6 +330,8 @@ impl<'a> Columns<'a> {
             run: Vec::with_capacity(writes),
             worker: Vec::with_capacity(writes),
             attempt: Vec::with_capacity(writes),
+            followed_seq: Vec::with_capacity(writes),
+            followed_step: Vec::with_capacity(writes),
             end: Vec::with_capacity(writes),
             output: Vec::with_capacity(writes),
             failure: Vec::with_capacity(writes),
@@ -328,6 +349,9 @@ impl<'a> Columns<'a> {
         self.run.push(run_uuid(lease.run));
         self.worker.push(worker_uuid(lease.worker));
         self.attempt.push(small(lease.attempt));
+        let (seq, step) = followed(write).unzip();
+        self.followed_seq.push(seq);
+        self.followed_step.push(step);
         let mut end = EndColumns::default();
         if let Some(said) = &write.end {
             end = EndColumns::of(said)?;
@@ -342,7 +366,7 @@ impl<'a> Columns<'a> {
         write.records.iter().try_for_each(|record| self.records.add(lease, record))
     }
 
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 24] {
+    fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 26] {
         let records = &self.records;
         [
             (now, Type::INT8),
@@ -350,6 +374,8 @@ impl<'a> Columns<'a> {
             (&self.run, Type::UUID_ARRAY),
             (&self.worker, Type::UUID_ARRAY),
             (&self.attempt, Type::INT4_ARRAY),
+            (&self.followed_seq, Type::INT8_ARRAY),
+            (&self.followed_step, Type::TEXT_ARRAY),
             (&self.end, Type::TEXT_ARRAY),
             (&self.output, Type::TEXT_ARRAY),
             (&self.failure, Type::TEXT_ARRAY),

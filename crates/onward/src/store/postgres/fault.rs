@@ -14,6 +14,7 @@ const BATCH_REFUSED: &str = "OW001";
 const WORKER_LOST: &str = "OW003";
 const OLD_SNAPSHOT: &str = "OW004";
 const TRANSACTION_ENDED: &str = "OW005";
+const HISTORY_LOST: &str = "OW006";
 
 /// The rows that only a repeated write finds there.
 const OF_BATCHES: [&str; 5] =
@@ -57,6 +58,7 @@ impl Clone for Fault {
     fn clone(&self) -> Self {
         match self {
             Fault::Refused(Error::LeaseLost) => Fault::Refused(Error::LeaseLost),
+            Fault::Refused(Error::HistoryLost) => Fault::Refused(Error::HistoryLost),
             Fault::Refused(error) => Fault::data(error.to_string()),
             Fault::Again(why) => Fault::Again(why.clone()),
             Fault::OneByOne => Fault::OneByOne,
@@ -93,6 +95,7 @@ impl From<tokio_postgres::Error> for Fault {
             WORKER_LOST => Fault::Refused(Error::LeaseLost),
             OLD_SNAPSHOT => Fault::no_answer(why),
             TRANSACTION_ENDED => Fault::TransactionEnded,
+            HISTORY_LOST => Fault::Refused(Error::HistoryLost),
             // An error that a body passed over, after which nothing more is done.
             "25P02" => Fault::data(why),
             _ => match outage(db.code()) {

@@ -197,10 +197,10 @@ impl PostgresStore {
 
     fn write(&self, lease: Lease, settle: Settle, ends: bool) -> Answer<'static, Settled> {
         let (answer, answered) = oneshot::channel();
-        let Settle { records, end, unasked } = settle;
+        let Settle { follows, records, end, unasked } = settle;
         let end = ends.then_some(end);
         let way = self.near.begin();
-        self.near.submit(RunWrite { lease, records, end, unasked, way, answer });
+        self.near.submit(RunWrite { lease, follows, records, end, unasked, way, answer });
         Box::pin(said(answered))
     }
 
@@ -263,8 +263,9 @@ impl Store for PostgresStore {
         self.home.answer(claim::claim(Arc::clone(&self.shared), claim))
     }
 
-    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
-        let settle = Settle::new(records, End::Released);
+    fn record(&self, lease: Lease, append: Append) -> Answer<'_, ()> {
+        let Append { follows, records } = append;
+        let settle = Settle { follows, ..Settle::new(records, End::Released) };
         let written = self.write(lease, settle, false);
         Box::pin(async move { written.await.map(drop) })
     }

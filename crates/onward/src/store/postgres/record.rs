@@ -7,26 +7,41 @@ use std::collections::HashSet;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
-use super::row::{RecordRow, Row};
+use super::row::{RecordRow, Row, run_uuid, signed};
 use super::tx::{Param, Tx};
 use crate::store::rules;
-use crate::store::{Conflict, Error, Lease};
+use crate::store::{Append, Conflict, Error, Lease, RecordRef};
 use crate::{Record, RunState, Timestamp};
 
 /// Adds records to a run's history.
-pub(super) async fn record(tx: &mut Tx, lease: Lease, records: &[Record]) -> Result<(), Fault> {
+pub(super) async fn record(tx: &mut Tx, lease: Lease, append: &Append) -> Result<(), Fault> {
+    let records = append.records.as_slice();
     let held = tx.locked(lease.run).await?;
     let holds = held.as_ref().is_some_and(|row| holds(row, lease));
-    if holds && !tx.is_lost(lease.worker).await? {
+    let holds = holds && !tx.is_lost(lease.worker).await?;
+    if holds && follows(tx, lease, &append.follows).await? {
         tx.guard(lease.worker);
         return add(tx, lease, records).await;
     }
     for record in records {
         if !is_there(tx, lease, record).await? {
-            return Err(Error::LeaseLost.into());
+            return Err(if holds { Error::HistoryLost } else { Error::LeaseLost }.into());
         }
     }
     Ok(())
+}
+
+/// Whether a run has all these records.
+pub(super) async fn follows(tx: &Tx, lease: Lease, records: &[RecordRef]) -> Result<bool, Fault> {
+    let run = run_uuid(lease.run);
+    for RecordRef { seq, step } in records {
+        let (seq, step) = (signed(*seq), &**step);
+        let params: [Param<'_>; 3] = [(&run, Type::UUID), (&seq, Type::INT8), (&step, Type::TEXT)];
+        if !tx.exists(include_str!("sql/record_follows.sql"), &params).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether a run is held under this lease.

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use super::cancel::{cascade, keep_trace, tell_parent};
 use super::fault::Fault;
 use super::queues;
-use super::record::{add, holds};
+use super::record::{add, follows, holds};
 use super::row::{Row, json_text, limit, run_uuid, small, worker_uuid};
 use super::start::insert_run;
 use super::steer::void_signal;
@@ -35,6 +35,9 @@ pub(super) async fn settle(tx: &mut Tx, lease: Lease, settle: &Settle) -> Result
     }
     if !holds || tx.is_lost(lease.worker).await? {
         return Err(Error::LeaseLost.into());
+    }
+    if !follows(tx, lease, &settle.follows).await? {
+        return Err(Error::HistoryLost.into());
     }
     tx.guard(lease.worker);
     check_continuation(tx, &row, &settle.end).await?;

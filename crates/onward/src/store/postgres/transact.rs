@@ -17,13 +17,13 @@ use super::Shared;
 use super::fault::{AGAIN_MAX, Fault};
 use super::home::Home;
 use super::pool::Pooled;
-use super::row::{self, RecordRow, run_uuid, small, worker_uuid};
+use super::row::{self, RecordRow, run_uuid, signed, small, worker_uuid};
 use super::tx::{Param, limited, query};
 use crate::store::{Error, Lease, PostgresBody, Transact, Transacted};
 use crate::{Code, Failure, Json, Record, failpoint};
 
 const TRANSACT: &str =
-    "select onward.transact($13, $1, $14, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12)";
+    "select onward.transact($13, $1, $14, $2, $15, $16, $3, $4, $5, $6, $7, $8, $9, $10, $12)";
 
 /// How often a body is executed again whose connection was lost under it before that is its failure: what
 /// ends the session may be a statement of its own.
@@ -190,8 +190,8 @@ async fn execute(
         return said(Transacted::Unwanted);
     };
     failpoint::hit("transact.before_record");
-    let (lease, kept) = (transact.lease, record.clone());
-    let ending = home.spawn(async move { commit(&shared, conn, lease, &name, &kept).await });
+    let (said_of, kept) = (transact.clone(), record.clone());
+    let ending = home.spawn(async move { commit(&shared, conn, &said_of, &name, &kept).await });
     match ending.await {
         Ok(Ok(())) => said(Transacted::Recorded(record)),
         Ok(Err(Undone::Ended)) => {
@@ -241,14 +241,21 @@ enum Undone {
 async fn commit(
     shared: &Shared,
     mut conn: Pooled,
-    lease: Lease,
+    transact: &Transact,
     name: &String,
     record: &Record,
 ) -> Result<(), Undone> {
-    let row = RecordRow::of(lease, record).map_err(Undone::By)?;
-    let worker = worker_uuid(lease.worker);
+    let row = RecordRow::of(transact.lease, record).map_err(Undone::By)?;
+    let worker = worker_uuid(transact.lease.worker);
+    let seqs: Vec<i64> = transact.follows.iter().map(|it| signed(it.seq)).collect();
+    let steps: Vec<&str> = transact.follows.iter().map(|it| &*it.step).collect();
     let mut params = row.params().to_vec();
-    params.extend::<[Param<'_>; 2]>([(name, Type::TEXT), (&worker, Type::UUID)]);
+    params.extend::<[Param<'_>; 4]>([
+        (name, Type::TEXT),
+        (&worker, Type::UUID),
+        (&seqs, Type::INT8_ARRAY),
+        (&steps, Type::TEXT_ARRAY),
+    ]);
     let text = shared.sql.text(TRANSACT);
     let (recorded, committed) = tokio::join!(
         limited(shared, async { conn.query_typed(&text, &params).await }),

@@ -229,9 +229,9 @@ impl Store for SqliteStore {
         self.writer.submit(write, Size::Large)
     }
 
-    fn record(&self, lease: Lease, records: Vec<Record>) -> Answer<'_, ()> {
+    fn record(&self, lease: Lease, append: Append) -> Answer<'_, ()> {
         let points = Points { before: "record.before_commit", after: "record.after_commit" };
-        let verb = move |tx: &mut Tx<'_>| record::record(tx, lease, &records);
+        let verb = move |tx: &mut Tx<'_>| record::record(tx, lease, &append);
         self.writer.submit(VerbWrite::new(verb, Some(points)), Size::Small)
     }
 

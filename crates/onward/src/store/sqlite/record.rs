@@ -7,7 +7,7 @@ use rusqlite::params;
 use super::fault::Fault;
 use super::row::{self, run_blob, signed, worker_blob};
 use super::tx::Tx;
-use crate::store::{Conflict, Error, Lease};
+use crate::store::{Append, Conflict, Error, Lease, RecordRef};
 use crate::store::{column, rules};
 use crate::{Record, Timestamp};
 
@@ -15,21 +15,35 @@ use crate::{Record, Timestamp};
 ///
 /// The usual case costs one look at the run's row and one insert per record; only when the fence
 /// or an index refuses does it look at what is there.
-pub(super) fn record(tx: &mut Tx<'_>, lease: Lease, records: &[Record]) -> Result<(), Fault> {
+pub(super) fn record(tx: &mut Tx<'_>, lease: Lease, append: &Append) -> Result<(), Fault> {
+    let records = append.records.as_slice();
     let held =
         row::first(tx.conn, include_str!("sql/record_fence.sql"), [run_blob(lease.run)], |row| {
             Ok((row.get::<_, i64>(0)?, holds(row, lease)?))
         })?;
     let (no, holds) = held.unzip();
-    if holds == Some(true) && !tx.is_lost(lease.worker)? {
-        return add(tx, lease, no.unwrap_or_default(), records);
+    let no = no.unwrap_or_default();
+    let holds = holds == Some(true) && !tx.is_lost(lease.worker)?;
+    if holds && follows(tx, no, &append.follows)? {
+        return add(tx, lease, no, records);
     }
     for record in records {
-        if !is_there(tx, lease, no.unwrap_or_default(), record)? {
-            return Err(Error::LeaseLost.into());
+        if !is_there(tx, lease, no, record)? {
+            return Err(if holds { Error::HistoryLost } else { Error::LeaseLost }.into());
         }
     }
     Ok(())
+}
+
+/// Whether a run has all these records.
+pub(super) fn follows(tx: &Tx<'_>, no: i64, records: &[RecordRef]) -> Result<bool, Fault> {
+    for RecordRef { seq, step } in records {
+        let params = params![no, signed(*seq), &**step];
+        if !tx.exists(include_str!("sql/record_follows.sql"), params)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether a run is held under this lease, but for its worker's being lost.

@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use super::fault::Fault;
 use super::queues;
-use super::record::{add, holds};
+use super::record::{self, add, holds};
 use super::row::{self, json_text, run_blob, run_id, waits_columns};
 use super::signal::{take_over, tell_parent};
 use super::start::insert_run;
@@ -44,6 +44,9 @@ pub(super) fn settle(tx: &mut Tx<'_>, lease: Lease, settle: &Settle) -> Result<S
     }
     if !held.holds || tx.is_lost(lease.worker)? {
         return Err(Error::LeaseLost.into());
+    }
+    if !record::follows(tx, held.no, &settle.follows)? {
+        return Err(Error::HistoryLost.into());
     }
     check_continuation(tx, lease.run, &held, &settle.end)?;
     if !settle.records.is_empty() {

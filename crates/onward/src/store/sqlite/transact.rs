@@ -56,6 +56,9 @@ impl Execution {
         if let Some(record) = recorded {
             return Ok(Transacted::Recorded(record));
         }
+        if !record::follows(tx, no, &self.transact.follows)? {
+            return Err(Error::HistoryLost.into());
+        }
         if !place.is_wanted() {
             return Ok(Transacted::Unwanted);
         }

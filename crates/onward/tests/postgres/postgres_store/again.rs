@@ -123,7 +123,7 @@ async fn a_lone_record_that_loses_is_made_again() {
     for moment in MOMENTS {
         let (stage, store, lease) = held().await;
         let trap = Trap::set(&stage, "insert on records", moment).await;
-        soon(store.record(lease, vec![done(&store, 1, "a")])).await.unwrap();
+        soon(store.record(lease, vec![done(&store, 1, "a")].into())).await.unwrap();
         assert_eq!((trap.hits().await, trap.rows("records").await), (2, 1), "{moment}");
         assert_eq!(store.history(lease.run, None, 10).await.unwrap().records.len(), 1, "{moment}");
     }
@@ -143,8 +143,9 @@ async fn a_group_commit_that_loses_is_made_again_as_one() {
         let held = store.settle(first, Settle::new(vec![], End::Released));
         stage.waiting(1).await;
         // These are gathered while the lane waits.
-        let written = others
-            .map(|lease| store.record(lease, vec![done(&store, 1, "a"), done(&store, 2, "b")]));
+        let written = others.map(|lease| {
+            store.record(lease, vec![done(&store, 1, "a"), done(&store, 2, "b")].into())
+        });
         let end = Settle::new(vec![done(&store, 1, "a")], End::Completed(json("1")));
         let settled = store.settle(last, end);
         let_go(&raw).await;
@@ -191,6 +192,7 @@ async fn a_transactional_step_that_loses_is_made_again() {
         stage.raw().await.batch_execute("create table notes (text text not null)").await.unwrap();
         let seat = Seat::new(1, "pay");
         let transact = Transact {
+            follows: Vec::new(),
             lease,
             step: "pay".into(),
             body: TransactionBody::postgres(note(notes)),

@@ -113,7 +113,7 @@ async fn what_was_answered_is_there_after_a_crash() {
     let lease = claimed(&store, worker, 1).await;
     assert_eq!(play.crashed(run).await.state, RunState::Running);
 
-    until_some(async || store.record(lease, vec![done(&store, 1, "a")]).await.ok()).await;
+    until_some(async || store.record(lease, vec![done(&store, 1, "a")].into()).await.ok()).await;
     assert_eq!(play.crashed(run).await.state, RunState::Running);
     let history = store.history(run, None, 10).await.unwrap();
     assert_eq!(history.records.len(), 1);

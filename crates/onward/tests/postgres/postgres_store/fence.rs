@@ -62,7 +62,7 @@ async fn a_sweep_waits_for_an_open_batch_and_its_record_is_read() {
     let play = Takeover::new().await;
     let raw = play.stage.raw().await;
     hold_step(&raw, play.lease.run, "a").await;
-    let written = play.here.record(play.lease, vec![done(&play.here, 1, "a")]);
+    let written = play.here.record(play.lease, vec![done(&play.here, 1, "a")].into());
     play.stage.waiting(1).await;
     let swept = play.sweep().await;
     play.stage.waiting(2).await;
@@ -84,7 +84,7 @@ async fn a_batch_that_waited_for_a_sweep_sees_its_mark() {
     hold_attempt(&raw, play.lease).await;
     let swept = play.sweep().await;
     play.stage.waiting(1).await;
-    let written = play.here.record(play.lease, vec![done(&play.here, 1, "a")]);
+    let written = play.here.record(play.lease, vec![done(&play.here, 1, "a")].into());
     play.stage.waiting(2).await;
 
     let_go(&raw).await;
@@ -263,7 +263,7 @@ async fn a_renewal_does_not_wait_for_an_open_batch() {
     let lease = claimed(&store, worker, 1).await;
     let raw = stage.raw().await;
     hold_step(&raw, lease.run, "a").await;
-    let written = store.record(lease, vec![done(&store, 1, "a")]);
+    let written = store.record(lease, vec![done(&store, 1, "a")].into());
     stage.waiting(1).await;
     soon(store.renew(worker)).await.unwrap();
     stage.waiting(1).await;
@@ -278,7 +278,7 @@ async fn a_batch_that_waits_for_a_stranger_lets_go_of_the_fence() {
     let play = Takeover::new().await;
     let raw = play.stage.raw().await;
     hold_step(&raw, play.lease.run, "a").await;
-    let written = play.here.record(play.lease, vec![done(&play.here, 1, "a")]);
+    let written = play.here.record(play.lease, vec![done(&play.here, 1, "a")].into());
     play.stage.waiting(1).await;
     let swept = play.sweep().await;
     let refused = soon(written).await.unwrap_err();

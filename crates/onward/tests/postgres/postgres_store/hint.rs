@@ -170,7 +170,7 @@ async fn a_record_wakes_nobody_and_a_settle_does() {
     ear.echo().await;
     let mut waiter = std::pin::pin!(there.wait(Topic::Run(lease.run)));
     let work = there.wait(Topic::Work);
-    here.record(lease, vec![done(&here, 1, "a")]).await.unwrap();
+    here.record(lease, vec![done(&here, 1, "a")].into()).await.unwrap();
     // What is told of a start comes after what is told of the record.
     started(&here).await;
     soon(work).await;

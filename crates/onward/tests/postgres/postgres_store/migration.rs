@@ -126,7 +126,7 @@ async fn a_role_that_may_create_nothing_can_use_a_schema_that_is_there() {
     let run = start(&store, keyed_run("k")).await;
     assert_eq!(start(&store, keyed_run("k")).await, run);
     let lease = claimed(&store, worker, 1).await;
-    store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+    store.record(lease, vec![done(&store, 1, "a")].into()).await.unwrap();
     store.settle(lease, Settle::new(vec![], End::Completed(json("1")))).await.unwrap();
     store.sweep(sweep_of(worker)).await.unwrap();
     assert_eq!(store.prune(Prune::older_than(Default::default())).await.unwrap().runs, 1);

@@ -86,7 +86,7 @@ impl Scene {
     }
 
     async fn record(&self, step: &str) -> Result<(), Error> {
-        self.store.record(self.lease, vec![self.done(step)]).await
+        self.store.record(self.lease, vec![self.done(step)].into()).await
     }
 
     /// Whether a record is on disk.
@@ -122,9 +122,9 @@ async fn a_write_beside_another_goes_by_its_lane() {
     started(&scene.store).await;
     let other = claimed(&scene.store, worker, 1).await;
     let holder = scene.hold("held").await;
-    let held = scene.store.record(scene.lease, vec![scene.done("held")]);
+    let held = scene.store.record(scene.lease, vec![scene.done("held")].into());
     scene.stage.waiting_for_a_row(1).await;
-    soon(scene.store.record(other, vec![scene.done("beside")])).await.unwrap();
+    soon(scene.store.record(other, vec![scene.done("beside")].into())).await.unwrap();
     assert_ne!(scene.last_seen().await.0, scene.session);
     let_go(&holder).await;
     soon(held).await.unwrap();
@@ -136,7 +136,7 @@ async fn an_end_waits_for(result: &str, is_near: bool) {
     let holder = scene.hold("loser").await;
     let mut loser = scene.done("loser");
     loser.entry = onward::Entry::Done(json(result));
-    drop(scene.store.record(scene.lease, vec![loser]));
+    drop(scene.store.record(scene.lease, vec![loser].into()));
     scene.stage.waiting_for_a_row(1).await;
     let end = Settle::new(vec![], End::Completed(json("1")));
     let mut settled = scene.store.settle(scene.lease, end);
@@ -165,7 +165,7 @@ async fn an_end_waits_for_a_record_in_its_lane() {
 async fn an_end_waits_for_a_refused_record_too() {
     let scene = Scene::new().await;
     let holder = scene.hold("taken").await;
-    let refused = scene.store.record(scene.lease, vec![scene.done("taken")]);
+    let refused = scene.store.record(scene.lease, vec![scene.done("taken")].into());
     scene.stage.waiting_for_a_row(1).await;
     let end = Settle::new(vec![], End::Completed(json("1")));
     let settled = scene.store.settle(scene.lease, end);
@@ -195,9 +195,9 @@ async fn many_records_go_by_their_lane() {
     let records = |first, count| {
         (first..first + count).map(|no| scene.done(&format!("one of {no}"))).collect::<Vec<_>>()
     };
-    scene.store.record(scene.lease, records(0, 2)).await.unwrap();
+    scene.store.record(scene.lease, records(0, 2).into()).await.unwrap();
     assert_eq!(scene.last_seen().await.0, scene.session);
-    scene.store.record(scene.lease, records(100, 50)).await.unwrap();
+    scene.store.record(scene.lease, records(100, 50).into()).await.unwrap();
     assert_ne!(scene.last_seen().await.0, scene.session);
 }
 
@@ -221,16 +221,16 @@ async fn many_writes_of_one_run_are_all_answered() {
 async fn a_lone_write_is_refused_as_any_other() {
     let scene = Scene::new().await;
     let first = scene.done("a");
-    let again = || scene.store.record(scene.lease, vec![first.clone()]);
+    let again = || scene.store.record(scene.lease, vec![first.clone()].into());
     again().await.unwrap();
     assert_eq!(scene.last_seen().await.0, scene.session);
     again().await.unwrap();
     let mut other = first.clone();
     other.entry = onward::Entry::Done(json("2"));
-    let clash = scene.store.record(scene.lease, vec![other]).await.unwrap_err();
+    let clash = scene.store.record(scene.lease, vec![other].into()).await.unwrap_err();
     assert!(matches!(clash, Error::Conflict(Conflict::Record { .. })), "{clash:?}");
     let stale = Lease { attempt: scene.lease.attempt + 1, ..scene.lease };
-    let lost = scene.store.record(stale, vec![scene.done("b")]).await.unwrap_err();
+    let lost = scene.store.record(stale, vec![scene.done("b")].into()).await.unwrap_err();
     assert!(matches!(lost, Error::LeaseLost), "{lost:?}");
     assert!(!scene.has("b").await);
     scene.record("c").await.unwrap();
@@ -264,7 +264,7 @@ fn a_busy_runtime_does_not_keep_a_record_from_the_disk() {
     let scene = one.block_on(Scene::new());
     let stage = scene.stage.name().to_owned();
     let recorded = one.spawn(async move {
-        let recorded = scene.store.record(scene.lease, vec![scene.done("early")]);
+        let recorded = scene.store.record(scene.lease, vec![scene.done("early")].into());
         // As a body does that never yields: on the only thread there is, until the record is seen.
         let seen = std::thread::spawn(move || {
             threads(1).block_on(async {
@@ -293,7 +293,7 @@ fn an_answer_that_came_in_time_counts_even_if_it_is_heard_late() {
         Scene::of(stage, store, "").await
     });
     let recorded = one.spawn(async move {
-        let recorded = scene.store.record(scene.lease, vec![scene.done("in time")]);
+        let recorded = scene.store.record(scene.lease, vec![scene.done("in time")].into());
         // Longer than the limit: as a body does that computes.
         std::thread::sleep(Duration::from_secs(5));
         recorded.await
@@ -314,7 +314,7 @@ fn a_busy_runtime_does_not_keep_an_answer_from_another() {
     });
     is_entered.recv().unwrap();
     two.block_on(two.spawn(async move {
-        soon(scene.store.record(scene.lease, vec![scene.done("elsewhere")])).await.unwrap();
+        soon(scene.store.record(scene.lease, vec![scene.done("elsewhere")].into())).await.unwrap();
         release.send(()).unwrap();
     }))
     .unwrap();
@@ -328,7 +328,7 @@ fn a_runtime_may_end_with_a_write_on_its_way() {
     let scene = one.block_on(Scene::new());
     let holder = two.block_on(scene.hold("left"));
     let inside = one.enter();
-    let left = scene.store.record(scene.lease, vec![scene.done("left")]);
+    let left = scene.store.record(scene.lease, vec![scene.done("left")].into());
     drop(inside);
     one.shutdown_timeout(SOON);
     two.block_on(async {
@@ -363,7 +363,10 @@ fn a_runtime_may_end_before_it_has_a_connection() {
         started(&store).await;
         let lease = claimed(&store, worker, 1).await;
         for seq in 0..20 {
-            store.record(lease, vec![done(&store, seq, &format!("step {seq}"))]).await.unwrap();
+            store
+                .record(lease, vec![done(&store, seq, &format!("step {seq}"))].into())
+                .await
+                .unwrap();
         }
         store.leave(worker).await.unwrap();
     });
@@ -379,7 +382,7 @@ fn a_runtime_may_end_before_it_has_a_connection() {
 async fn a_lost_connection_is_told_and_made_again() {
     let scene = Scene::new().await;
     let holder = scene.hold("cut").await;
-    let cut = scene.store.record(scene.lease, vec![scene.done("cut")]);
+    let cut = scene.store.record(scene.lease, vec![scene.done("cut")].into());
     scene.stage.waiting_for_a_row(1).await;
     let end = "select pg_terminate_backend($1)";
     scene.raw.query(end, &[&scene.session]).await.unwrap();

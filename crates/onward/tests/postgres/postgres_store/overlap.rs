@@ -149,16 +149,16 @@ async fn a_runs_writes_stay_in_order_when_their_batch_is_refused() {
     let store = stage.open().await;
     let worker = joined(&store).await;
     let [first, bad, good @ ..] = one_lane::<22>(&store, worker).await;
-    store.record(bad, vec![done(&store, 1, "a")]).await.unwrap();
+    store.record(bad, vec![done(&store, 1, "a")].into()).await.unwrap();
     let raw = stage.raw().await;
     hold_step(&raw, first.run, "a").await;
-    let held = store.record(first, vec![done(&store, 1, "a")]);
+    let held = store.record(first, vec![done(&store, 1, "a")].into());
     stage.waiting(1).await;
     // These are gathered while the lane waits.
-    let clash = store.record(bad, vec![done(&store, 2, "a")]);
+    let clash = store.record(bad, vec![done(&store, 2, "a")].into());
     let writes: Vec<_> = (good.iter())
         .map(|lease| {
-            let record = store.record(*lease, vec![done(&store, 1, "a")]);
+            let record = store.record(*lease, vec![done(&store, 1, "a")].into());
             let end = Settle::new(vec![done(&store, 2, "b")], End::Completed(json("1")));
             (record, store.settle(*lease, end))
         })
@@ -181,7 +181,7 @@ async fn a_locked_run_holds_up_no_other_of_its_batch() {
     let [first, locked, free] = one_lane(&store, worker).await;
     let (step, row) = (stage.raw().await, stage.raw().await);
     hold_step(&step, first.run, "a").await;
-    let held = store.record(first, vec![done(&store, 1, "a")]);
+    let held = store.record(first, vec![done(&store, 1, "a")].into());
     stage.waiting(1).await;
     let lock = format!("begin; select 1 from runs where id = {} for update", literal(locked.run));
     row.batch_execute(&lock).await.unwrap();

@@ -53,7 +53,7 @@ async fn live(store: &PostgresStore, worker: WorkerId, turn: i64) {
     start(store, keyed_run(&key)).await;
     start(store, keyed_run(&key)).await;
     let lease = claimed(store, worker, 10 * turn + 1).await;
-    store.record(lease, vec![done(store, 1, "a")]).await.unwrap();
+    store.record(lease, vec![done(store, 1, "a")].into()).await.unwrap();
     let waits_for = onward::Waits::Timer { step: "t".to_owned() };
     let wake_at = Some(onward::Timestamp::from_millis(store.clock().now().as_millis() - 1_000));
     let park = End::Parked { wake_at, waits_for, wakes_seen: 0 };

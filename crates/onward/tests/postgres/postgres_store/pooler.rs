@@ -55,7 +55,7 @@ async fn sessions_come_and_go_unnoticed() {
         ticket += 1;
         started(&store).await;
         let lease = claimed(&store, worker, ticket).await;
-        store.record(lease, vec![done(&store, 1, "a")]).await.unwrap();
+        store.record(lease, vec![done(&store, 1, "a")].into()).await.unwrap();
         store.renew(worker).await.unwrap();
         store.settle(lease, Settle::new(vec![], End::Completed(json("1")))).await.unwrap();
     }

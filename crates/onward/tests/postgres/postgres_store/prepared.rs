@@ -35,7 +35,7 @@ pub(crate) async fn record_all(store: &PostgresStore, raw: &Client, schema: &str
     started(store).await;
     let lease = claimed(store, worker, 1).await;
     for seq in 1..=RECORDS {
-        store.record(lease, vec![done(store, seq, &format!("step {seq}"))]).await.unwrap();
+        store.record(lease, vec![done(store, seq, &format!("step {seq}"))].into()).await.unwrap();
     }
     store.leave(worker).await.unwrap();
     let seen = format!("select prepared from {schema}.seen order by no");

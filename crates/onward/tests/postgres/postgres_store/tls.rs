@@ -125,7 +125,7 @@ async fn a_lone_write_is_sent_by_its_caller_over_tls_too() {
     let lease = claimed(&store, worker, 1).await;
     until("a write is sent by its caller", async || {
         let step = onward::RunId::new().to_string();
-        store.record(lease, vec![done(&store, 1, &step)]).await.unwrap();
+        store.record(lease, vec![done(&store, 1, &step)].into()).await.unwrap();
         let last = "select prepared from onward.seen order by no desc limit 1";
         raw.query_one(last, &[]).await.unwrap().get::<_, i64>(0) == 2
     })

@@ -110,7 +110,7 @@ impl Call {
             Call::Leave(worker) => Reply::of(&store.leave(worker).await),
             Call::Claim(claim) => Reply::of_claim(store.claim(claim).await),
             Call::ClaimAgain(claim) => Reply::of_claim(sorted(store.claim(claim).await)),
-            Call::Record(lease, records) => Reply::of(&store.record(lease, records).await),
+            Call::Record(lease, records) => Reply::of(&store.record(lease, records.into()).await),
             Call::Settle(lease, settle) => Reply::of(&store.settle(lease, settle).await),
             Call::Cancel(run) => Reply::of(&store.cancel(run).await),
             Call::Retry(run) => Reply::of(&store.retry(run).await),

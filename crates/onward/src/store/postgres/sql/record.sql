@@ -1,8 +1,10 @@
 -- A lone record: what `settle` does for many, at a third of the cost. Says whether the run is held
--- under this lease; if not, nothing is written.
+-- under this lease and has the record that this one follows; if not, nothing is written.
 create or replace function onward.record(
     p_fence bigint,
     p_worker uuid,
+    p_follows_seq bigint,
+    p_follows_step text,
     p_run uuid,
     p_attempt integer,
     p_seq bigint,
@@ -39,7 +41,15 @@ begin
     from onward.runs r, onward.workers k
     -- Only a running run has a worker.
     where r.id = p_run and r.worker = p_worker and r.attempt = p_attempt
-        and k.id = p_worker and k.lost_at is null;
+        and k.id = p_worker and k.lost_at is null
+        and (
+            p_follows_seq is null
+            or exists (
+                select from onward.records f
+                where f.run = p_run and f.step = p_follows_step
+                    and f.slot in (0, p_follows_seq) and f.seq = p_follows_seq
+            )
+        );
     return found;
 end
 $$;

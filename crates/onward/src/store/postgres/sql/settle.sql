@@ -1,8 +1,8 @@
 -- A group commit: the records and the ends of many runs, each at most once, under the fence, in one
 -- transaction that no client holds open.
 --
--- Answers only what is out of the ordinary: `refused` for a run that is not held under this lease,
--- and of which nothing is written, and `queued` for one that was woken since its holder looked and
+-- Answers only what is out of the ordinary: `refused` for a run that is not held under this lease, or
+-- has not the record that its write follows, and of which nothing is written, and `queued` for one that was woken since its holder looked and
 -- is queued instead of parked. When a record's slot or another row is there already, or a run has
 -- another behind it, the whole batch is undone and its writes are made one by one. To ask for each
 -- row whether it is there (`on conflict`) costs a lock per row, and it hardly ever is.
@@ -16,6 +16,8 @@ create or replace function onward.settle(
     w_run uuid[],
     w_worker uuid[],
     w_attempt integer[],
+    w_follows_seq bigint[],
+    w_follows_step text[],
     w_end text[],
     w_output text[],
     w_failure text[],
@@ -79,7 +81,8 @@ begin
     from (
         select
             unnest(w_run) as run, unnest(w_worker) as worker, unnest(w_attempt) as attempt,
-            unnest(w_end) as ending
+            unnest(w_end) as ending, unnest(w_follows_seq) as follows_seq,
+            unnest(w_follows_step) as follows_step
     ) w
     cross join lateral (
         -- By its id alone: a plan that walks what is running would cost each step all of it.
@@ -87,7 +90,15 @@ begin
         from onward.runs r where r.id = w.run limit 1
     ) r
     where w.worker = any (v_live)
-        and r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt;
+        and r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
+        and (
+            w.follows_seq is null
+            or exists (
+                select from onward.records f
+                where f.run = w.run and f.step = w.follows_step
+                    and f.slot in (0, w.follows_seq) and f.seq = w.follows_seq
+            )
+        );
     if cardinality(v_held) < cardinality(w_run) then
         return query
         select w, 'refused'::text from unnest(w_run) w

@@ -5,6 +5,8 @@ create or replace function onward.transact(
     p_run uuid,
     p_worker uuid,
     p_attempt integer,
+    p_follows_seq bigint[],
+    p_follows_step text[],
     p_seq bigint,
     p_step text,
     p_slot bigint,
@@ -26,6 +28,15 @@ begin
     where r.id = p_run and r.state = 'running' and r.worker = p_worker and r.attempt = p_attempt;
     if not found then
         raise exception 'the run is held by another' using errcode = 'OW003';
+    end if;
+    perform 1
+    from unnest(p_follows_seq, p_follows_step) w (seq, step)
+    where not exists (
+        select from onward.records f
+        where f.run = p_run and f.step = w.step and f.slot in (0, w.seq) and f.seq = w.seq
+    );
+    if found then
+        raise exception 'a record that this one follows is not there' using errcode = 'OW006';
     end if;
     insert into onward.records (
         run, seq, step, slot, kind, body, try_number, attempt, began_at, at, foreign_await
