@@ -191,6 +191,9 @@ pub struct Renewed {
     /// The runs that the worker holds, in the order of their ids. A run that it holds but does not
     /// execute is executed by nobody.
     pub held: Vec<Lease>,
+    /// Whether the store is another than the one that the worker joined, or an earlier state of it, so that
+    /// it may lack what it had acknowledged. Then the worker gives its runs back and joins anew.
+    pub moved: bool,
 }
 
 /// A claim.

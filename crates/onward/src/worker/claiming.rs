@@ -46,6 +46,7 @@ pub(super) async fn serve(
             () = claiming.keep_claiming() => {}
             () = tenure.attend() => {}
             () = tenure.ended() => {}
+            () = tenure.moved() => {}
             () = told_to_stop(&mut stopped) => {
                 keeping_up.abort();
                 tenure.leaves();
@@ -54,15 +55,19 @@ pub(super) async fn serve(
             }
         }
         keeping_up.abort();
-        tenure.end();
-        tracing::error!(
-            worker = %tenure.worker,
-            "the worker lost its lease: it stood still for longer than {:?}, and its runs went \
-             on elsewhere; nothing it had not recorded counts; joining again under a new id",
-            shared.lease,
-        );
-        tenure.crew.stop_all(Stop::Drop);
-        leave(&tenure);
+        if tenure.is_moved() && !tenure.is_over() {
+            give_all_back(&tenure, shared.shutdown_grace);
+        } else {
+            tenure.end();
+            tracing::error!(
+                worker = %tenure.worker,
+                "the worker lost its lease: it stood still for longer than {:?}, and its runs went \
+                 on elsewhere; nothing it had not recorded counts; joining again under a new id",
+                shared.lease,
+            );
+            tenure.crew.stop_all(Stop::Drop);
+            leave(&tenure);
+        }
         match join_again(&shared, &mut stopped).await {
             Some(joined) => served.tenure = joined,
             None => return,
@@ -100,6 +105,26 @@ fn leave(tenure: &Arc<Tenure>) {
         if let Err(error) = tenure.leave().await {
             tracing::debug!(worker = %tenure.worker, %error, "no leave taken");
         }
+    });
+}
+
+/// Gives back what is executed under a tenure in a store that is another by now, as a shutdown does: bodies
+/// finish, and what they are is recorded, if what they rest on is there. Whoever claims the runs replays
+/// what the store has.
+fn give_all_back(tenure: &Arc<Tenure>, grace: Duration) {
+    tracing::warn!(
+        worker = %tenure.worker,
+        "the database is served by another server, or by an earlier state of it, and may lack what it had \
+         acknowledged; the worker gives its runs back and joins again under a new id",
+    );
+    tenure.leaves();
+    tenure.crew.stop_all(Stop::Release);
+    let tenure = Arc::clone(tenure);
+    tokio::spawn(async move {
+        if tokio::time::timeout(grace, tenure.crew.emptied()).await.is_err() {
+            tenure.crew.stop_all(Stop::Drop);
+        }
+        leave(&tenure);
     });
 }
 

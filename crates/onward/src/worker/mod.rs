@@ -174,6 +174,7 @@ impl WorkerBuilder {
             lease: self.lease,
             linger: self.linger,
             cancel_grace: self.cancel_grace,
+            shutdown_grace: self.shutdown_grace,
             concurrency: self.concurrency,
             endings: Arc::clone(&self.client.endings),
             tenure: Mutex::default(),
@@ -294,6 +295,7 @@ pub(crate) struct Shared {
     lease: Duration,
     linger: Duration,
     cancel_grace: Duration,
+    shutdown_grace: Duration,
     concurrency: usize,
     endings: Arc<Endings>,
     tenure: Mutex<Option<Arc<Tenure>>>,
@@ -362,7 +364,7 @@ impl Shared {
             return None;
         }
         let tenure =
-            self.current_tenure().filter(|tenure| tenure.is_fresh() && !tenure.is_over())?;
+            self.current_tenure().filter(|tenure| tenure.is_fresh() && !tenure.is_leaving())?;
         let place = tenure.crew.take_place()?;
         Some(Reserved { place, tenure, build: Arc::clone(&self.build) })
     }

@@ -40,6 +40,8 @@ pub(crate) struct Tenure {
     left_alone: AtomicBool,
     /// What the worker holds, by the last renewal that nobody has looked at.
     held: Mutex<Option<Vec<Lease>>>,
+    /// Whether the store is another than the one that the worker joined.
+    is_moved: AtomicBool,
     /// Notified when a renewal is due: whoever is awake says so, and looks at the last one.
     due: Notify,
     over: AtomicBool,
@@ -77,6 +79,7 @@ impl Tenure {
             attended_ms: AtomicU64::new(0),
             left_alone: AtomicBool::new(false),
             held: Mutex::default(),
+            is_moved: AtomicBool::new(false),
             due: Notify::new(),
             over: AtomicBool::new(false),
             ended: Notify::new(),
@@ -118,8 +121,9 @@ impl Tenure {
             return soon;
         }
         let pause = match block_on(self.store.renew(self.worker)) {
-            Ok(Renewed { until, held }) => {
+            Ok(Renewed { until, held, moved }) => {
                 self.renewed(asked, until);
+                self.is_moved.fetch_or(moved, Ordering::SeqCst);
                 *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
                 self.lease / RENEWALS_PER_LEASE
             }
@@ -160,6 +164,28 @@ impl Tenure {
     /// Resolves after the next renewal.
     pub(crate) async fn next_renewal(&self) {
         self.due.notified().await;
+    }
+
+    /// Whether the store is another than the one that the worker joined: what it lacks is known only when
+    /// the runs are replayed.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.is_moved.load(Ordering::SeqCst)
+    }
+
+    /// Whether nothing new is to be begun under it.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_over() || self.is_moved()
+    }
+
+    /// Resolves after the renewal that found that the store is another.
+    pub(crate) async fn moved(&self) {
+        loop {
+            let due = self.due.notified();
+            if self.is_moved() {
+                return;
+            }
+            due.await;
+        }
     }
 
     /// What the worker holds, by a renewal that was not looked at.

@@ -27,3 +27,4 @@ mod rights;
 mod stopped;
 mod tls;
 mod upgrade;
+mod went_back;

@@ -43,6 +43,8 @@ pub struct LossyStore {
     transaction_losses: AtomicUsize,
     /// How many writes of records are still to be acknowledged and forgotten.
     to_forget: AtomicUsize,
+    /// The workers that have joined the store as it is, and those that have joined one that it was before.
+    joined: Mutex<(Vec<WorkerId>, Vec<WorkerId>)>,
     /// Whether each kind of [`Held`] is held back.
     held: [watch::Sender<bool>; 5],
     /// How many of each kind were asked for.
@@ -119,6 +121,7 @@ impl LossyStore {
             losses: AtomicUsize::new(0),
             transaction_losses: AtomicUsize::new(0),
             to_forget: AtomicUsize::new(0),
+            joined: Mutex::default(),
             held: Default::default(),
             asked: Default::default(),
             life: Mutex::default(),
@@ -172,6 +175,13 @@ impl LossyStore {
     /// to an earlier state right after.
     pub fn forget_next(&self, count: usize) {
         self.to_forget.store(count, Ordering::SeqCst);
+    }
+
+    /// Becomes another store to the workers that have joined, as a server does that is promoted.
+    pub fn move_on(&self) {
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut joined.0);
+        joined.1.extend(before);
     }
 
     /// Holds these back from here on until they are let go, so that a test can choose which of two
@@ -358,11 +368,17 @@ impl Store for LossyStore {
     }
 
     fn join(&self, worker: NewWorker) -> Answer<'_, ()> {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).0.push(worker.id);
         self.write(|| self.inner.join(worker))
     }
 
     fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed> {
-        self.write(|| self.inner.renew(worker))
+        let renewed = self.write(|| self.inner.renew(worker));
+        Box::pin(async move {
+            let moved =
+                self.joined.lock().unwrap_or_else(PoisonError::into_inner).1.contains(&worker);
+            Ok(Renewed { moved, ..renewed.await? })
+        })
     }
 
     fn leave(&self, worker: WorkerId) -> Answer<'_, ()> {

@@ -156,7 +156,7 @@ impl Store for MemoryStore {
             let mut held: Vec<_> =
                 running.filter(|run| run.worker == Some(worker)).map(lease).collect();
             held.sort_by_key(|lease| lease.run);
-            Ok(Renewed { until, held })
+            Ok(Renewed { until, held, moved: false })
         })
     }
 

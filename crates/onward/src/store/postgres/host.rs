@@ -3,7 +3,7 @@
 //! Owns: a configuration for each of them, and what is said where none answered. Never connects.
 
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use super::fault::Fault;
 
@@ -19,7 +19,8 @@ pub(super) fn each(config: &Config) -> Vec<Config> {
     }
 }
 
-/// As `config`, for one of its hosts alone. The driver has no way to take hosts away.
+/// As `config`, for one of its hosts alone. The driver has no way to take hosts away. Of several hosts the
+/// one is meant that takes writes: a standby that is named first would refuse every one.
 fn one(config: &Config, place: usize) -> Config {
     let mut one = Config::new();
     match config.get_hosts().get(place) {
@@ -32,6 +33,10 @@ fn one(config: &Config, place: usize) -> Config {
         one.hostaddr(*address);
     }
     one.port(port(config, place));
+    let session = match config.get_target_session_attrs() {
+        TargetSessionAttrs::Any => TargetSessionAttrs::ReadWrite,
+        wanted => wanted,
+    };
     config.get_user().map(|user| one.user(user));
     config.get_password().map(|password| one.password(password));
     config.get_dbname().map(|name| one.dbname(name));
@@ -45,7 +50,7 @@ fn one(config: &Config, place: usize) -> Config {
         .keepalives_idle(config.get_keepalives_idle())
         .ssl_mode(config.get_ssl_mode())
         .ssl_negotiation(config.get_ssl_negotiation())
-        .target_session_attrs(config.get_target_session_attrs())
+        .target_session_attrs(session)
         .channel_binding(config.get_channel_binding())
         .load_balance_hosts(config.get_load_balance_hosts());
     one

@@ -34,6 +34,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0015_uncompiled.sql"),
     include_str!("migrations/0016_kept_ends.sql"),
     include_str!("migrations/0017_late.sql"),
+    include_str!("migrations/0018_server.sql"),
 ];
 
 /// The oldest server that the store's statements are for, as a server numbers its version.
@@ -45,6 +46,7 @@ const SERVER_MIN: u32 = 140_000;
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/now.sql"),
     include_str!("sql/fence.sql"),
+    include_str!("sql/server.sql"),
     include_str!("sql/wake.sql"),
     include_str!("sql/claim.sql"),
     include_str!("sql/claim_lanes.sql"),

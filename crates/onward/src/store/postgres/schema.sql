@@ -259,7 +259,8 @@ table workers (
     lease_until bigint not null,
     lost_at bigint,
     concurrency bigint,
-    closed_ticket bigint
+    closed_ticket bigint,
+    server text collate "C"
 ) with (fillfactor=50);
 CREATE INDEX workers_lost ON onward.workers USING btree (lost_at) WHERE (lost_at IS NOT NULL);
 CREATE UNIQUE INDEX workers_pkey ON onward.workers USING btree (id);
@@ -349,6 +350,8 @@ function fence_key(worker uuid) returns bigint;
 
 function leave(p_now bigint, p_worker uuid) returns uuid[];
 
+function moved(workers uuid[]) returns uuid[];
+
 function names(builds text, build text) returns boolean;
 
 function new_id(p_now bigint) returns uuid;
@@ -358,6 +361,8 @@ function now_ms(given bigint) returns bigint;
 function prune(p_ended_by bigint, p_states text[], p_limit integer, p_run uuid) returns TABLE(runs bigint, more boolean);
 
 function record(p_fence bigint, p_worker uuid, p_follows_seq bigint, p_follows_step text, p_run uuid, p_attempt integer, p_seq bigint, p_step text, p_slot bigint, p_kind text, p_body text, p_try integer, p_began_at bigint, p_at bigint, p_next_at bigint, p_foreign boolean) returns boolean;
+
+function server() returns text;
 
 function settle(p_now bigint, p_workers uuid[], w_run uuid[], w_worker uuid[], w_attempt integer[], w_follows_seq bigint[], w_follows_step text[], w_end text[], w_output text[], w_failure text[], w_step text[], w_wake_at bigint[], w_waits_for text[], w_wakes_seen bigint[], r_run uuid[], r_attempt integer[], r_seq bigint[], r_step text[], r_slot bigint[], r_kind text[], r_body text[], r_try integer[], r_began_at bigint[], r_at bigint[], r_next_at bigint[], r_foreign boolean[]) returns TABLE(run uuid, answer text);
 

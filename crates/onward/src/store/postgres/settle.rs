@@ -39,6 +39,7 @@ pub(super) async fn settle(tx: &mut Tx, lease: Lease, settle: &Settle) -> Result
     if !follows(tx, lease, &settle.follows).await? {
         return Err(Error::HistoryLost.into());
     }
+    check_server(tx, lease, &settle.end).await?;
     tx.guard(lease.worker);
     check_continuation(tx, &row, &settle.end).await?;
     add(tx, lease, &settle.records).await?;
@@ -48,6 +49,19 @@ pub(super) async fn settle(tx: &mut Tx, lease: Lease, settle: &Settle) -> Result
     }
     tx.changed(lease.run);
     end(tx, row, &settle.end).await
+}
+
+/// Refuses to let a run wait for what the server may have lost, such as the end of a child whose start it had
+/// acknowledged: it is given back and replayed instead.
+async fn check_server(tx: &Tx, lease: Lease, end: &End) -> Result<(), Fault> {
+    let workers = vec![worker_uuid(lease.worker)];
+    let params: [Param<'_>; 1] = [(&workers, Type::UUID_ARRAY)];
+    if matches!(end, End::Parked { .. })
+        && tx.exists(include_str!("sql/worker_moved.sql"), &params).await?
+    {
+        return Err(Error::HistoryLost.into());
+    }
+    Ok(())
 }
 
 /// What a settle of this attempt answered, if there was one.

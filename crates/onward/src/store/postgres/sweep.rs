@@ -101,7 +101,8 @@ async fn renew_once(shared: &Arc<Shared>, worker: WorkerId) -> Result<Renewed, F
         attempt: u32::try_from(attempt).unwrap_or_default(),
     };
     let held = runs.into_iter().zip(attempts).map(lease).collect();
-    Ok(Renewed { until: Timestamp::from_millis(until), held })
+    let moved = row.try_get(4).map_err(Fault::data)?;
+    Ok(Renewed { until: Timestamp::from_millis(until), held, moved })
 }
 
 /// Ends a worker and queues what it holds.

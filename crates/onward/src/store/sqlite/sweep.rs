@@ -54,7 +54,7 @@ pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Renewed, Fault> {
         })?;
     let mut held: Vec<Lease> = held.into_iter().flatten().collect();
     held.sort_unstable_by_key(|lease| lease.run);
-    Ok(Renewed { until, held })
+    Ok(Renewed { until, held, moved: false })
 }
 
 /// Ends a worker and queues what it holds.

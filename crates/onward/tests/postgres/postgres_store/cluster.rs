@@ -93,6 +93,36 @@ impl Cluster {
         start.output().unwrap().status.success()
     }
 
+    /// A standby of this server, which streams from it.
+    pub(crate) fn standby(&self) -> Self {
+        let mut standby = Self { folder: tempfile::tempdir().unwrap(), port: 0 };
+        if let Some(user) = user() {
+            let chown = Command::new("chown").arg(user).arg(standby.folder.path()).output();
+            succeeded("chown", &chown.unwrap());
+        }
+        let copied = program("pg_basebackup")
+            .args([
+                "--write-recovery-conf",
+                "--wal-method=stream",
+                "--checkpoint=fast",
+                "--no-sync",
+            ])
+            .args(["--dbname", &self.url()])
+            .arg("-D")
+            .arg(standby.data())
+            .output();
+        succeeded("pg_basebackup", &copied.unwrap());
+        let folder = standby.folder.path().display().to_string();
+        standby.append("postgresql.conf", &format!("\nunix_socket_directories = '{folder}'\n"));
+        standby.start();
+        standby
+    }
+
+    /// Lets a standby be the primary.
+    pub(crate) fn promote(&self) {
+        succeeded("pg_ctl promote", &self.pg_ctl().args(["--wait", "promote"]).output().unwrap());
+    }
+
     /// Takes the server down as a crash does, with nothing written that was not on disk.
     pub(crate) fn crash(&self) {
         let stopped = self.pg_ctl().args(["--mode", "immediate", "--wait", "stop"]).output();

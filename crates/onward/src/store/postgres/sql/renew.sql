@@ -1,4 +1,5 @@
--- Renews a lease, and tells the time and what the worker holds. A lost one is never revived.
+-- Renews a lease, and tells the time, what the worker holds, and whether the server is another than the one
+-- that it joined. A lost one is never revived.
 with held as (
     select
         coalesce(array_agg(r.id order by r.id), '{}') as runs,
@@ -12,4 +13,5 @@ set lease_until = onward.now_ms($2) + w.lease_ms
 from held
 where w.id = $1
     and w.lost_at is null
-returning w.lease_until, w.lease_until - w.lease_ms, held.runs, held.attempts
+returning w.lease_until, w.lease_until - w.lease_ms, held.runs, held.attempts,
+    coalesce(w.server <> onward.server(), false)

@@ -2,7 +2,8 @@
 -- transaction that no client holds open.
 --
 -- Answers only what is out of the ordinary: `refused` for a run that is not held under this lease, or
--- has not the record that its write follows, and of which nothing is written, and `queued` for one that was woken since its holder looked and
+-- has not the record that its write follows, or is to be parked by a worker that joined another server,
+-- and of which nothing is written, and `queued` for one that was woken since its holder looked and
 -- is queued instead of parked. When a record's slot or another row is there already, or a run has
 -- another behind it, the whole batch is undone and its writes are made one by one. To ask for each
 -- row whether it is there (`on conflict`) costs a lock per row, and it hardly ever is.
@@ -52,6 +53,7 @@ set lock_timeout = '3s' as $$
 declare
     v_now bigint;
     v_live uuid[];
+    v_moved uuid[] := '{}';
     v_held uuid[];
     v_ends bigint;
     v_parks bigint;
@@ -67,6 +69,9 @@ begin
     v_live := array(
         select k.id from onward.workers k where k.id = any (p_workers) and k.lost_at is null
     );
+    if 'parked' = any (w_end) then
+        v_moved := onward.moved(p_workers);
+    end if;
     -- Under the fence nobody but their holder changes these runs' states from here on. The holder may:
     -- an earlier try of this very write, whose answer was lost, may be committed while this one waits
     -- for the row, and the run be another's by then. So what changes a state asks for the lease again.
@@ -91,6 +96,7 @@ begin
     ) r
     where w.worker = any (v_live)
         and r.state = 'running' and r.worker = w.worker and r.attempt = w.attempt
+        and (w.ending is distinct from 'parked' or w.worker <> all (v_moved))
         and (
             w.follows_seq is null
             or exists (
