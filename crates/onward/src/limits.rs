@@ -91,8 +91,8 @@ pub const START_BATCH_MAX: usize = 500;
 /// Runs in one claim: it fills a worker of the default concurrency at once.
 pub const CLAIM_BATCH_MAX: usize = 256;
 
-/// Bytes of history that one claim may carry before it stops taking further runs: 64 MiB, two
-/// histories of full length. It bounds the memory of one claim.
+/// Bytes of inputs, signals and histories that one claim may carry before it stops taking further runs:
+/// 64 MiB, two histories of full length. It bounds the memory of one claim.
 pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Runs that one sweep or one wake-up moves in a transaction: it keeps the transaction short when a

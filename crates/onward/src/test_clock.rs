@@ -73,6 +73,14 @@ impl TestClock {
         self.move_to(self.now() + by);
     }
 
+    /// Sets the clock back, as somebody does who corrects one that was ahead. Whoever sleeps sleeps on until
+    /// the time that was asked for.
+    pub fn set_back(&self, by: Duration) {
+        let mut face = self.lock();
+        let ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        face.now = Timestamp::from_millis(face.now.as_millis().saturating_sub(ms));
+    }
+
     /// Moves the clock to a moment that lies ahead; it never goes back.
     pub(crate) fn move_to(&self, time: Timestamp) {
         let mut guard = self.lock();

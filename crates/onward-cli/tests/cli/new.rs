@@ -21,8 +21,12 @@ fn cargo(dir: &Path, args: &[&str]) -> Output {
     }
     command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
     // As the workspace has it: with another, every dependency is compiled again.
-    let profile =
-        [r#"profile.dev.debug="line-tables-only""#, r#"profile.dev.package."*".debug=false"#];
+    let profile = [
+        r#"profile.dev.debug="line-tables-only""#,
+        r#"profile.dev.package."*".debug=false"#,
+        r#"profile.dev.package.base64={ debug = false, opt-level = 3 }"#,
+        r#"profile.dev.package.sha2={ debug = false, opt-level = 3 }"#,
+    ];
     command.args(profile.iter().flat_map(|setting| ["--config", setting]));
     command.env("CARGO_TARGET_DIR", target).args(args).arg("--offline").current_dir(dir);
     command.output().unwrap()

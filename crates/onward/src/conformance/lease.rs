@@ -82,6 +82,24 @@ pub async fn expired_lease_is_not_lost_until_swept(stage: &Stage) {
     stage.settle(lease, End::Completed(json(1))).await.unwrap();
 }
 
+/// A clock that is set back makes no dead worker live on: its lease is further ahead than any that is renewed.
+/// Who renews is left alone.
+pub async fn lease_from_before_the_clock_was_set_back_has_expired(stage: &Stage) {
+    let (dead, live, sweeper) = (stage.worker().await, stage.worker().await, stage.worker().await);
+    let lease = stage.running(&dead).await;
+    stage.clock.set_back(std::time::Duration::from_secs(3_600));
+    assert!(sweeper.sweep().await.lost.is_empty(), "it cannot tell who lives");
+    live.renew().await.unwrap();
+    sweeper.renew().await.unwrap();
+    let swept = sweeper.sweep().await;
+    assert_eq!((swept.lost, swept.taken), (vec![dead.id], vec![lease.run]));
+    // A small correction makes nobody look dead.
+    stage.clock.set_back(std::time::Duration::from_millis(LEASE_MS as u64 / 2));
+    sweeper.renew().await.unwrap();
+    assert!(sweeper.sweep().await.lost.is_empty());
+    live.renew().await.unwrap();
+}
+
 /// A worker that was marked lost has lost every right.
 pub async fn lost_worker_can_do_nothing(stage: &Stage) {
     let (old, live) = (stage.worker().await, stage.worker().await);

@@ -209,6 +209,7 @@ macro_rules! conformance_suite {
                 renew_with_stale_lease
                 renew_of_an_unknown_worker_is_refused
                 expired_lease_is_not_lost_until_swept
+                lease_from_before_the_clock_was_set_back_has_expired
                 lost_worker_can_do_nothing
                 forgotten_worker_can_do_nothing
                 leave_queues_its_runs_at_once

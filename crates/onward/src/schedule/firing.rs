@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Times;
 use super::plan::plan;
-use crate::limits::SCHEDULES_DUE_MAX;
+use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
 use crate::model::schedule::occurrence_key;
 use crate::store::{self, Advance, Fire, Fired, NewOccurrence, Occurred, Schedules, Store, Topic};
 use crate::upkeep::cascade;
@@ -26,7 +26,16 @@ const IDLE_LOOKS: u32 = 3;
 pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
     let Some(schedules) = store.schedules() else { return };
     let caller = crate::worker::place();
+    let mut looked_at: Option<Timestamp> = None;
     while !tenure.is_over() {
+        let now = store.clock().now();
+        // What came before may have had a clock that was ahead.
+        if looked_at.is_none_or(|before| now < before)
+            && let Err(error) = move_back(store.as_ref(), schedules, &caller).await
+        {
+            tracing::warn!(%error, "cannot look whether schedules are ahead of their times");
+        }
+        looked_at = Some(now);
         let hint = store.wait(Topic::Schedules);
         let passed = pass(store.as_ref(), schedules, &caller).await;
         let (next_at, failed) = passed.unwrap_or_else(|error| {
@@ -47,6 +56,44 @@ pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
             () = hint => {}
             () = due => {}
             () = tokio::time::sleep(look_in) => {}
+        }
+    }
+}
+
+/// Moves the schedules back whose next time is later than the next from now: they were fired by a clock that was
+/// ahead, and would be silent until then. No time is started twice for that: each has its own key.
+async fn move_back(
+    store: &dyn Store,
+    schedules: &dyn Schedules,
+    caller: &str,
+) -> Result<(), Error> {
+    let mut after = None;
+    loop {
+        let page = schedules.list_schedules(after.take(), PAGE_ROWS_MAX).await?;
+        after = page.schedules.last().map(|last| last.name.clone());
+        for schedule in page.schedules {
+            let Ok(times) = Times::of(&schedule.spec) else { continue };
+            let next_at = times.after(store.clock().now());
+            let Some(seen_at) =
+                schedule.next_at.filter(|seen| next_at.is_some_and(|it| it < *seen))
+            else {
+                continue;
+            };
+            let fire = Fire {
+                name: schedule.name,
+                generation: schedule.generation,
+                advance: Some(Advance { seen_at, next_at }),
+                occurrences: Vec::new(),
+                caller: caller.to_owned(),
+            };
+            tracing::warn!(schedule = %fire.name, from = %seen_at, to = ?next_at, "moved back");
+            match schedules.fire_schedule(fire).await {
+                Ok(_) | Err(store::Error::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !page.more || after.is_none() {
+            return Ok(());
         }
     }
 }
@@ -168,6 +215,31 @@ mod tests {
         fn sleep_until(&self, _: Timestamp) -> BoxFuture<'_, ()> {
             Box::pin(std::future::pending())
         }
+    }
+
+    /// Fails where a clock that was ahead for a moment silences a schedule until that time.
+    #[tokio::test]
+    async fn a_schedule_that_is_ahead_of_its_times_is_moved_back() {
+        let clock = Arc::new(Jumping::default());
+        clock.reads_left.store(u32::MAX, Ordering::SeqCst);
+        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as Arc<dyn Clock>));
+        let onward = Onward::with_store(Arc::clone(&store) as Arc<dyn Store>);
+        let setup = onward.schedule("every-minute").every(MINUTE).anchor(BEGIN);
+        setup.start(REPORT, &7).await.unwrap();
+        let schedules = store.schedules().unwrap();
+        let next = async || {
+            let schedule = schedules.get_schedule("every-minute".to_owned()).await.unwrap();
+            schedule.unwrap().next_at
+        };
+        let first = next().await;
+        move_back(store.as_ref(), schedules, "here").await.unwrap();
+        assert_eq!(next().await, first, "one that is not ahead stays");
+        clock.minutes.store(1_000, Ordering::SeqCst);
+        pass(store.as_ref(), schedules, "here").await.unwrap();
+        assert_eq!(next().await, Some(BEGIN + MINUTE * 1_001));
+        clock.minutes.store(1, Ordering::SeqCst);
+        move_back(store.as_ref(), schedules, "here").await.unwrap();
+        assert_eq!(next().await, Some(BEGIN + MINUTE * 2));
     }
 
     #[tokio::test]

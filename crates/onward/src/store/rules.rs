@@ -428,6 +428,17 @@ pub(crate) fn limit_retried(child: &mut Run, parent: &Run) {
     }
 }
 
+/// Whether a lease has expired, as a sweep judges it. One that is much further ahead than it lasts was made
+/// before the clock was set back, and whoever lives has renewed it since.
+pub(crate) fn has_expired(until: Timestamp, lease_ms: i64, now: Timestamp) -> bool {
+    until < now || is_before_step(until, lease_ms, now)
+}
+
+/// Whether a lease was made before the clock was set back by more than it lasts.
+pub(crate) fn is_before_step(until: Timestamp, lease_ms: i64, now: Timestamp) -> bool {
+    until.as_millis() > now.as_millis().saturating_add(lease_ms.saturating_mul(2))
+}
+
 /// Whether a run failed because its time was over.
 pub(crate) fn ran_out_of_time(run: &Run) -> bool {
     let ended_late = |deadline| run.finished_at.is_some_and(|finished_at| deadline <= finished_at);

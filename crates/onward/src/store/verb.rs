@@ -264,6 +264,15 @@ pub struct Claimed {
     pub unreadable: Option<Box<Unreadable>>,
 }
 
+impl Claimed {
+    /// Bytes of payload: its input, its signals and its history.
+    pub(crate) fn bytes(&self) -> usize {
+        let signals = self.signals.iter().map(Signal::bytes).sum::<usize>();
+        let history = self.history.iter().map(Record::bytes).sum::<usize>();
+        self.run.input.as_str().len() + signals + history
+    }
+}
+
 /// The end of an attempt.
 #[derive(Clone, Debug)]
 pub struct Settle {

@@ -416,9 +416,8 @@ impl Shared {
             settled: false,
         };
         // Boxed: it is large, and tokio moves a task about before it runs and when it has ended.
-        let crew = Arc::clone(&reserved.tenure.crew);
         let driving = Box::pin(async move {
-            crew.until_alone(claimed.lease, claimed.run.crashes).await;
+            setting.tenure.crew.until_alone(claimed.lease, claimed.run.crashes).await;
             let span = trace::of_attempt(&claimed);
             driver::drive(setting, claimed, handler, control).instrument(span).await
         });

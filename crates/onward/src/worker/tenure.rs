@@ -195,7 +195,9 @@ impl Tenure {
 
     fn renewed(&self, asked: Instant, store_until: Timestamp) {
         let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
-        let jumped = steady.until.is_some_and(|before| store_until.since(before) > self.lease);
+        // Forward, as after a suspended machine, or back: then the leases of all look as if nobody renewed them.
+        let jumped = (steady.until)
+            .is_some_and(|before| store_until.since(before) > self.lease || store_until < before);
         if jumped || !self.is_fresh() {
             steady.since = asked;
         }

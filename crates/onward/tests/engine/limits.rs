@@ -2,12 +2,14 @@
 
 use futures::future::try_join_all;
 use onward::limits::{
-    BLOCKING_POLL_WARN, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, PAYLOAD_BYTES_MAX,
+    BLOCKING_POLL_WARN, CLAIM_BYTES_MAX, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, PAYLOAD_BYTES_MAX,
     RESTLESS_POLLS_MAX,
 };
-use onward::{Code, Ctx, Failure, Onward, RunState, Workflow};
+use onward::store::{Claim, ClaimMode, NewWorker};
+use onward::{Code, Ctx, Failure, Onward, RunState, WorkerId, Workflow};
 
 use crate::listener::Listener;
+use crate::stores::on_each_store;
 
 const COUNT: Workflow<usize, usize> = Workflow::named("count");
 
@@ -127,4 +129,46 @@ async fn a_history_is_full_by_bytes() {
     assert_eq!(ended.state, RunState::Failed);
     assert_eq!(ended.failure.unwrap().code, Code::HistoryFull.as_str());
     worker.shutdown().await.unwrap();
+}
+
+/// Fails where only histories count: a claim of large inputs, or of a run with large signals, took as much
+/// memory as there was.
+#[tokio::test]
+async fn a_claim_is_bounded_in_bytes_of_signals_and_inputs_too() {
+    const LARGE: Workflow<String, ()> = Workflow::named("large");
+    on_each_store(async |onward| {
+        let large = "x".repeat(PAYLOAD_BYTES_MAX - 100);
+        let first = onward.start(LARGE, &String::new()).priority(1).await.unwrap();
+        for _ in 0..16 {
+            first.signal("go", &large).await.unwrap();
+        }
+        let runs = 24;
+        for _ in 0..runs {
+            onward.start(LARGE, &large).await.unwrap();
+        }
+        let worker = NewWorker {
+            id: WorkerId::new(),
+            build: "b".to_owned(),
+            place: "here".to_owned(),
+            queues: vec!["default".to_owned()],
+            workflows: vec!["large".to_owned()],
+            lease_ms: 60_000,
+            concurrency: 100,
+        };
+        onward.store().join(worker.clone()).await.unwrap();
+        let claim = async |ticket| {
+            let (queues, workflows) = (worker.queues.clone(), worker.workflows.clone());
+            let (build, mode) = (worker.build.clone(), ClaimMode::Ordinary);
+            let claim =
+                Claim { worker: worker.id, ticket, build, queues, workflows, limit: 100, mode };
+            onward.store().claim(claim).await.unwrap()
+        };
+        let claims = claim(1).await;
+        let of_inputs = CLAIM_BYTES_MAX / PAYLOAD_BYTES_MAX - 16;
+        let full = 1 + of_inputs..=3 + of_inputs;
+        assert!(full.contains(&claims.runs.len()) && claims.more, "{} runs", claims.runs.len());
+        assert_eq!(claims.runs[0].lease.run, first.id(), "with all its signals");
+        assert_eq!(claim(2).await.runs.len(), 1 + runs - claims.runs.len());
+    })
+    .await;
 }

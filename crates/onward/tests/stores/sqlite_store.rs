@@ -439,6 +439,105 @@ async fn a_corrupt_run_is_set_aside_and_the_others_go_on() {
     assert_eq!(claimed(&store, worker, 3).await.run, bad);
 }
 
+fn child_of(lease: Lease, step: &str) -> NewRun {
+    let parent = NewParent { lease, step: step.to_owned(), detached: false };
+    NewRun { parent: Some(parent), ..new_run() }
+}
+
+/// Makes a run unreadable.
+fn damage(raw: &Connection, run: RunId) {
+    let sql = "update onward_inputs set input = cast(x'ff' as text)
+               where no = (select no from onward_runs where id = ?1)";
+    assert_eq!(raw.execute(sql, [run.as_u128().to_be_bytes()]).unwrap(), 1);
+}
+
+/// Fails where a sweep stops at a child that it cannot read: nobody's runs were taken over any more.
+#[tokio::test]
+async fn a_corrupt_child_of_a_cancelled_run_holds_up_no_sweep() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let (bad, good) = (child_of(lease, "$child/a"), child_of(lease, "$child/b"));
+    let (bad_id, good_id) = (bad.id, good.id);
+    store.start(vec![bad, good]).await.unwrap();
+    damage(&temp.raw(), bad_id);
+    store.cancel(lease.run).await.unwrap();
+    let sweep = Sweep { worker, expired: ExpiredLeases::Take };
+    while store.sweep(sweep.clone()).await.unwrap().more {}
+    let good = store.get(Which::Id(good_id)).await.unwrap().unwrap();
+    assert_eq!(good.state, RunState::Cancelled);
+    let sql = "select cancel_at is not null from onward_runs where id = ?1";
+    let asked =
+        temp.raw().query_row(sql, [bad_id.as_u128().to_be_bytes()], |row| row.get::<_, bool>(0));
+    assert!(asked.unwrap(), "it is asked all the same");
+}
+
+/// Fails where a run cannot end because its parent cannot be read.
+#[tokio::test]
+async fn a_corrupt_parent_holds_up_no_child() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    let parent = started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    for (ticket, how) in [(2, "completes"), (3, "is cancelled"), (4, "is late")] {
+        let timeout_ms = (how == "is late").then_some(1);
+        let child = NewRun { timeout_ms, ..child_of(lease, &format!("$child/{ticket}")) };
+        let id = child.id;
+        store.start(vec![child]).await.unwrap().remove(0).unwrap();
+        damage(&temp.raw(), parent);
+        match how {
+            "completes" => {
+                let held = claimed(&store, worker, ticket).await;
+                let end = Settle::new(Vec::new(), End::Completed(json("1")));
+                store.settle(held, end).await.unwrap();
+            }
+            "is cancelled" => drop(store.cancel(id).await.unwrap()),
+            _ => {
+                std::thread::sleep(Duration::from_millis(5));
+                let sweep = Sweep { worker, expired: ExpiredLeases::Take };
+                store.sweep(sweep).await.unwrap();
+            }
+        }
+        let ended = store.get(Which::Id(id)).await.unwrap().unwrap();
+        assert!(ended.state.is_final(), "{how}: {ended:?}");
+        temp.raw().execute("update onward_inputs set input = '{}'", []).unwrap();
+    }
+}
+
+/// Fails where those that cannot be read take the places of those behind them.
+#[tokio::test]
+async fn corrupt_schedules_hold_up_none_behind_them() {
+    let temp = Temp::new();
+    let store = temp.open();
+    for number in 0..41 {
+        let put = PutSchedule {
+            name: format!("s{number:02}"),
+            spec: onward::ScheduleSpec::Cron {
+                cron: "0 * * * *".to_owned(),
+                time_zone: "UTC".to_owned(),
+            },
+            workflow: WORKFLOW.to_owned(),
+            input: json("1"),
+            queue: "default".to_owned(),
+            lane: None,
+            priority: 0,
+            timeout_ms: None,
+            tags: BTreeMap::new(),
+            overlap: onward::Overlap::Skip,
+            catch_up: onward::CatchUp::One,
+            next_at: Some(onward::Timestamp::from_millis(1)),
+        };
+        store.put_schedule(put).await.unwrap();
+    }
+    temp.raw().execute("update onward_schedules set spec = '[' where name < 's40'", []).unwrap();
+    let due = store.due_schedules(None, 32).await.unwrap().schedules;
+    let names: Vec<_> = due.iter().map(|schedule| schedule.name.as_str()).collect();
+    assert_eq!(names, ["s40"]);
+}
+
 #[tokio::test]
 async fn a_corrupt_record_sets_its_run_aside() {
     let temp = Temp::new();
@@ -692,6 +791,52 @@ fn hot_statements_walk_their_own_indexes() {
         for scan in plan.lines().filter(|line| line.contains("SCAN")) {
             // A partial index walked from its end is no scan of the runs.
             assert!(scan.contains(index), "{name}:\n{plan}");
+        }
+    }
+}
+
+/// Statements that read a table of runs or their rows from end to end, or a partial index of them, and why they
+/// may.
+const SCANS: [(&str, &str); 6] = [
+    ("cascade_back", "by the index of runs whose children are to be asked, which are few"),
+    ("cascade_children", "as cascade_back"),
+    ("cascade_done", "as cascade_back"),
+    ("claim_suspects", "whether there is any: it stops at the first"),
+    ("stats_queues", "counts what is queued, for people"),
+    ("stats_states", "counts all there is, for people"),
+];
+
+/// Statements whose beginning alone names no row; the others are whole, or say in their comment what they
+/// follow.
+const BEGINNINGS: [&str; 3] = ["key", "look_key", "run"];
+
+/// Every statement, whether somebody thought of it or not, finds its rows by an index.
+#[test]
+fn no_statement_reads_a_table_of_runs_from_end_to_end() {
+    let temp = Temp::new();
+    drop(temp.open());
+    let conn = temp.raw();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/sqlite/sql");
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert!(names.len() > 100);
+    for name in names.iter().filter(|name| !BEGINNINGS.contains(&name.as_str())) {
+        let text = sql_of(name);
+        let follows = text.split_once("ollows ").and_then(|(_, rest)| rest.split_once(".sql"));
+        let whole = follows.map_or(String::new(), |(before, _)| sql_of(before)) + &text;
+        let plan = plan(&conn, &whole);
+        let may_scan = SCANS.iter().any(|(scanning, _)| scanning == name);
+        for line in plan.lines().filter(|line| line.starts_with("SCAN")) {
+            let of_runs = ["runs", "inputs", "outputs", "records", "signals", "attempts", "tags"]
+                .iter()
+                .chain(&["keys", "duplicates", "log"])
+                .any(|table| line.contains(&format!("onward_{table}")));
+            // One with another name in its statement is told by the index that it uses, or by none.
+            let of_alias = line.split(' ').nth(1).is_some_and(|table| table.len() == 1);
+            assert!(may_scan || !(of_runs || of_alias), "{name}:\n{plan}");
         }
     }
 }

@@ -75,8 +75,9 @@ fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
         let Some(row) = state.runs.get_mut(&run) else { continue };
         rules::claim(&mut row.run, claim.worker, &claim.build, now);
         row.ticket = Some(claim.ticket);
-        bytes += row.records.iter().map(Record::bytes).sum::<usize>();
-        runs.push(row.claimed());
+        let claimed = row.claimed();
+        bytes += claimed.bytes();
+        runs.push(claimed);
         if bytes > CLAIM_BYTES_MAX {
             break;
         }

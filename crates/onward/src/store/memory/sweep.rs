@@ -43,8 +43,14 @@ pub(super) fn sweep(state: &mut State, sweep: &Sweep, now: Timestamp) -> Result<
 }
 
 fn mark_lost(state: &mut State, sweep: &Sweep, now: Timestamp) -> Vec<WorkerId> {
+    // Until it has renewed its own, a clock that was set back makes every lease look like one of a dead worker.
+    let own = state.workers.get(&sweep.worker);
+    if own.is_none_or(|own| rules::is_before_step(own.lease_until, own.worker.lease_ms, now)) {
+        return Vec::new();
+    }
     let expired = (state.workers.iter_mut())
-        .filter(|(id, row)| **id != sweep.worker && row.lost_at.is_none() && row.lease_until < now)
+        .filter(|(id, row)| **id != sweep.worker && row.lost_at.is_none())
+        .filter(|(_, row)| rules::has_expired(row.lease_until, row.worker.lease_ms, now))
         .filter(|_| sweep.expired == ExpiredLeases::Take);
     expired
         .map(|(id, row)| {

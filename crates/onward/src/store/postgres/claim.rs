@@ -225,21 +225,21 @@ async fn held(
             }
         }
     }
-    signal::add_untaken(session, &mut runs).await?;
+    let mut bad = signal::add_untaken(session, &mut runs).await?;
     if again {
         let ids: Vec<_> = (runs.iter())
             .filter(|claimed| claimed.lease.attempt > 1)
             .map(|claimed| run_uuid(claimed.lease.run))
             .collect();
-        let bad = add_histories(session, &mut runs, &ids).await?;
-        runs.retain(|claimed| match bad.get(&claimed.lease.run) {
-            Some(fault) => {
-                unread.push((claimed.lease.run, claimed.lease.attempt, fault.clone()));
-                false
-            }
-            None => true,
-        });
+        bad.extend(add_histories(session, &mut runs, &ids).await?);
     }
+    runs.retain(|claimed| match bad.get(&claimed.lease.run) {
+        Some(fault) => {
+            unread.push((claimed.lease.run, claimed.lease.attempt, fault.clone()));
+            false
+        }
+        None => true,
+    });
     Ok((runs, unread))
 }
 

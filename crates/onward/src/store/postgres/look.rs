@@ -15,7 +15,7 @@ use crate::limits::PAGE_ROWS_MAX;
 use crate::store::{
     Duplicate, Duplicates, Error, Filter, HistoryPage, Query, RunPage, Stats, Which, WorkerInfo,
 };
-use crate::{Clock as _, Run, RunId, Timestamp};
+use crate::{Run, RunId, Timestamp};
 
 /// One run.
 pub(super) async fn get(shared: Arc<Shared>, which: Which) -> Result<Option<Run>, Fault> {
@@ -23,7 +23,7 @@ pub(super) async fn get(shared: Arc<Shared>, which: Which) -> Result<Option<Run>
     let id = match which {
         Which::Id(id) => run_uuid(id),
         Which::Key { workflow, key } => {
-            let now = shared.clock.now().as_millis();
+            let now = shared.clock.given();
             let params: [Param<'_>; 3] =
                 [(&workflow, Type::TEXT), (&key, Type::TEXT), (&now, Type::INT8)];
             let holder = session.first(include_str!("sql/start_key_holder.sql"), &params).await?;

@@ -12,12 +12,12 @@ use super::tx::{Changes, Param, Session};
 use super::{PostgresStore, Shared};
 use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{Answer, Conflict, Delete, Error, Prune, Pruned};
-use crate::{Clock as _, RunId, RunState};
+use crate::{RunId, RunState};
 
-const PRUNE: &str = "select runs, more from onward.prune($1, $2, $3, null)";
+const PRUNE: &str = "select runs, more from onward.prune($1, $2, $3, $4, null)";
 
 /// No state has ended long ago enough, so that only the run itself is deleted.
-const DELETE: &str = "select runs, more from onward.prune(0, '{}', 1, $1)";
+const DELETE: &str = "select runs, more from onward.prune(0, 0, '{}', 1, $1)";
 
 impl Delete for PostgresStore {
     fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
@@ -46,7 +46,7 @@ async fn delete(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
 
 async fn release_key(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
     let mut session = Session::open(&shared).await?;
-    let now = shared.clock.now().as_millis();
+    let now = shared.clock.given();
     let id = run_uuid(run);
     let params: [Param<'_>; 2] = [(&id, Type::UUID), (&now, Type::INT8)];
     let freed = session.first(include_str!("sql/release_run_key.sql"), &params).await?;
@@ -65,20 +65,21 @@ async fn release_key(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
 /// Deletes a bounded batch of old runs, or counts them.
 pub(super) async fn prune(shared: Arc<Shared>, prune: Prune) -> Result<Pruned, Fault> {
     let mut session = Session::open(&shared).await?;
-    let ended_by = shared.clock.now().as_millis() - prune.older_than_ms;
+    let (now, age) = (shared.clock.given(), prune.older_than_ms);
     let states: Vec<&str> = (RunState::ALL.into_iter())
         .filter(|state| prune.covers(*state))
         .map(RunState::as_str)
         .collect();
     if prune.dry_run {
-        let params: [Param<'_>; 2] = [(&states, Type::TEXT_ARRAY), (&ended_by, Type::INT8)];
+        let params: [Param<'_>; 3] =
+            [(&states, Type::TEXT_ARRAY), (&now, Type::INT8), (&age, Type::INT8)];
         let row = session.first(include_str!("sql/prune_count.sql"), &params).await?;
         let count: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Fault::data)?;
         return Ok(Pruned { runs: u64::try_from(count).unwrap_or(0), more: false });
     }
     let limit = small_limit(prune.limit.clamp(1, PRUNE_BATCH_MAX));
-    let params: [Param<'_>; 3] =
-        [(&ended_by, Type::INT8), (&states, Type::TEXT_ARRAY), (&limit, Type::INT4)];
+    let params: [Param<'_>; 4] =
+        [(&now, Type::INT8), (&age, Type::INT8), (&states, Type::TEXT_ARRAY), (&limit, Type::INT4)];
     let row = session.first(PRUNE, &params).await?;
     let row = row.ok_or_else(|| Fault::data("a prune without an answer"))?;
     let mut columns = Columns { row: &row, next: 0 };

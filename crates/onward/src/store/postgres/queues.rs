@@ -23,7 +23,7 @@ use crate::store::queues::{self, Change};
 use crate::store::{
     Answer, Conflict, Error, ImportQueue, PutQueue, QueueImported, QueuePage, Queues,
 };
-use crate::{Clock as _, Queue, QueueCounts, QueueLimits, QueueUse, Rate, Timestamp};
+use crate::{Queue, QueueCounts, QueueLimits, QueueUse, Rate, Timestamp};
 
 // The functions that claim from limited queues are written for these numbers.
 const _: () = assert!(LANES_LOOK_MAX == 1_000 && SUSPECTS_LOOK_MAX == 100);
@@ -225,8 +225,9 @@ async fn queue_use(
         used.lane_running += columns.unsigned()?;
     }
     if let Some(rate) = used.queue.limits.rate {
-        let begin = shared.clock.now().as_millis().saturating_sub(rate.period_ms);
-        let params: [Param<'_>; 2] = [(&name, Type::TEXT), (&begin, Type::INT8)];
+        let now = shared.clock.given();
+        let params: [Param<'_>; 3] =
+            [(&name, Type::TEXT), (&now, Type::INT8), (&rate.period_ms, Type::INT8)];
         if let Some(row) = session.first(include_str!("sql/queue_granted.sql"), &params).await? {
             let mut columns = Columns { row: &row, next: 0 };
             let full = columns.unsigned()? >= u64::from(rate.count);

@@ -22,7 +22,7 @@ use crate::store::{
     DueSchedules, Error, Fire, Fired, ImportSchedule, NewRun, Occurred, PutSchedule, Resume,
     ScheduleImported, SchedulePage,
 };
-use crate::{Clock as _, Json, LatestRun, RunId, Schedule, Timestamp};
+use crate::{Json, LatestRun, RunId, Schedule, Timestamp};
 
 const BY_NAME: &str =
     concat!(include_str!("sql/schedule.sql"), include_str!("sql/schedule_by_name.sql"));
@@ -79,18 +79,28 @@ pub(super) async fn due(
     after: Option<String>,
     most: usize,
 ) -> Result<DueSchedules, Fault> {
-    let now = shared.clock.now().as_millis();
+    let now = shared.clock.given();
     let mut session = Session::open(&shared).await?;
-    let (after, most) = (after.unwrap_or_default(), limit(most.clamp(1, SCHEDULES_DUE_MAX)));
-    let params: [Param<'_>; 3] = [(&now, Type::INT8), (&after, Type::TEXT), (&most, Type::INT8)];
+    let (mut after, most) = (after.unwrap_or_default(), limit(most.clamp(1, SCHEDULES_DUE_MAX)));
     let mut due = DueSchedules::default();
-    for row in session.rows(DUE, &params).await? {
-        match schedule(&row) {
-            Ok(schedule) => due.schedules.push(schedule),
-            Err(Fault::Data(error)) => {
-                tracing::warn!(%error, "a schedule cannot be read, and does not fire");
+    // A page of those that cannot be read must not hold up those behind.
+    loop {
+        let params: [Param<'_>; 3] =
+            [(&now, Type::INT8), (&after, Type::TEXT), (&most, Type::INT8)];
+        let rows = session.rows(DUE, &params).await?;
+        let is_last = rows.len() < SCHEDULES_DUE_MAX.min(usize::try_from(most).unwrap_or(0));
+        for row in rows {
+            after = row.try_get("name").map_err(Fault::data)?;
+            match schedule(&row) {
+                Ok(schedule) => due.schedules.push(schedule),
+                Err(Fault::Data(error)) => {
+                    tracing::warn!(schedule = after, %error, "a schedule cannot be read, and does not fire");
+                }
+                Err(fault) => return Err(fault),
             }
-            Err(fault) => return Err(fault),
+        }
+        if is_last || !due.schedules.is_empty() {
+            break;
         }
     }
     let next = session.first(include_str!("sql/schedule_next.sql"), &[(&now, Type::INT8)]).await?;

@@ -73,18 +73,28 @@ pub(super) async fn tell_parent(tx: &mut Tx, run: RunId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds to claimed runs the signals that are not in their histories.
-pub(super) async fn add_untaken(session: &mut Session, runs: &mut [Claimed]) -> Result<(), Fault> {
+/// Adds to claimed runs the signals that are not in their histories; gives the runs of which one cannot be
+/// read.
+pub(super) async fn add_untaken(
+    session: &mut Session,
+    runs: &mut [Claimed],
+) -> Result<HashMap<RunId, Fault>, Fault> {
     let signalled = runs.iter().filter(|claimed| claimed.run.signals > 0);
     let ids: Vec<_> = signalled.map(|claimed| run_uuid(claimed.lease.run)).collect();
+    let mut bad = HashMap::new();
     if ids.is_empty() {
-        return Ok(());
+        return Ok(bad);
     }
     let params: [Param<'_>; 1] = [(&ids, Type::UUID_ARRAY)];
     let mut untaken: HashMap<RunId, Vec<Signal>> = HashMap::new();
     for row in session.rows(include_str!("sql/claim_signals.sql"), &params).await? {
-        let (run, signal) = of_run(&row)?;
-        untaken.entry(run).or_default().push(signal);
+        match of_run(&row) {
+            Ok((run, signal)) => untaken.entry(run).or_default().push(signal),
+            Err(fault) => {
+                let run = run_id(row.try_get("run").map_err(Fault::data)?);
+                bad.insert(run, fault);
+            }
+        }
     }
     for claimed in runs {
         let mut signals = untaken.remove(&claimed.lease.run).unwrap_or_default();
@@ -93,7 +103,7 @@ pub(super) async fn add_untaken(session: &mut Session, runs: &mut [Claimed]) -> 
         signals.retain(|signal| signal.no <= claimed.run.signals);
         claimed.signals = signals;
     }
-    Ok(())
+    Ok(bad)
 }
 
 /// What came in for a run after one of its signals.

@@ -19,7 +19,7 @@ use crate::store::step_key::{
     Settling, Taking, after, importing, is_held, settling, taking, topic,
 };
 use crate::store::{
-    Clock, Duplicate, Duplicates, Error, KeyAnswer, KeyHolder, KeyLease, Keys, SettleKey, StepKey,
+    Duplicate, Duplicates, Error, KeyAnswer, KeyHolder, KeyLease, Keys, SettleKey, StepKey,
     StepKeyPage, Store, TakeKey, Topic, Waiter,
 };
 
@@ -61,10 +61,11 @@ impl Keys for PostgresStore {
     }
 
     fn step_key(&self, key: String) -> Answer<'_, Option<StepKey>> {
-        let (shared, now) = (Arc::clone(&self.shared), self.shared.clock.now());
+        let shared = Arc::clone(&self.shared);
         self.home.answer(async move {
             let mut session = Session::open(&shared).await?;
             let row = session.first(KEY, &[(&key, Type::TEXT)]).await?;
+            let now = session.now().await?;
             Ok(row.as_ref().map(read).transpose()?.filter(|row| row.is_live(now)))
         })
     }

@@ -202,11 +202,21 @@ async fn see_late(tx: &mut Tx, run: RunId) -> Result<(), Fault> {
     Ok(())
 }
 
+async fn cancel_unread(tx: &mut Tx, run: RunId) -> Result<(), Fault> {
+    let params: [Param<'_>; 2] = [(&run_uuid(run), Type::UUID), (&tx.now.as_millis(), Type::INT8)];
+    tx.rows(include_str!("sql/cancel_unread.sql"), &params).await?;
+    Ok(())
+}
+
 /// Asks the children of cancelled runs to end. One that has ended meanwhile is left alone.
 pub(super) async fn cascade(shared: &Arc<Shared>, children: Vec<uuid::Uuid>) -> Result<(), Fault> {
     for child in children.into_iter().map(run_id) {
         match transact(shared, move |tx| Box::pin(cancel(tx, child))).await {
             Ok(_) | Err(Fault::Refused(Error::Conflict(_) | Error::NotFound)) => {}
+            Err(Fault::Data(source)) => {
+                tracing::warn!(run = %child, %source, "a child cannot be read; it is only marked");
+                transact(shared, move |tx| Box::pin(cancel_unread(tx, child))).await?;
+            }
             Err(fault) => return Err(fault),
         }
     }

@@ -108,6 +108,14 @@ impl Session {
         Ok(self.rows(sql, params).await?.into_iter().next())
     }
 
+    /// The database's own time: this process may have measured it long ago.
+    pub(super) async fn now(&mut self) -> Result<Timestamp, Fault> {
+        let given = self.shared.clock.given();
+        let row = self.first(include_str!("sql/time.sql"), &[(&given, Type::INT8)]).await?;
+        let now = row.map(|row| row.try_get(0)).transpose().map_err(Fault::data)?;
+        Ok(Timestamp::from_millis(now.unwrap_or_default()))
+    }
+
     /// Executes a statement that was put together, and only reads.
     pub(super) async fn read_written(
         &mut self,

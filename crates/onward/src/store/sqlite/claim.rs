@@ -17,7 +17,7 @@ use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::limited::Limited;
 use crate::store::rules;
 use crate::store::{Asks, Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
-use crate::{Code, Record, Timestamp, Waits};
+use crate::{Code, Timestamp, Waits};
 
 /// Gives runs to a worker.
 pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
@@ -242,7 +242,7 @@ fn give(tx: &mut Tx<'_>, claim: &Claim, no: i64, mut claimed: Claimed) -> Result
     Ok(claimed)
 }
 
-/// The run with its history and the bytes of it. A run that cannot be read is set aside, so that
+/// The run with all that it is claimed with, and the bytes of that. A run that cannot be read is set aside, so that
 /// it holds up no other.
 fn readable(tx: &mut Tx<'_>, claim: &Claim, no: i64) -> Result<Option<(Claimed, usize)>, Fault> {
     match read(tx, claim, no) {
@@ -273,7 +273,8 @@ fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> 
     }
     // A run that was never claimed has neither records nor attempts.
     if lease.attempt == 0 {
-        return Ok((claimed, 0));
+        let bytes = claimed.bytes();
+        return Ok((claimed, bytes));
     }
     let sql = include_str!("sql/claim_history.sql");
     claimed.history = row::all(tx.conn, sql, [no], row::record)?;
@@ -281,7 +282,7 @@ fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> 
     claimed.last_seq = claimed.history.last().map_or(0, |record| record.seq);
     let voided = claimed.history.iter().find(|record| record.voided_at.is_some());
     claimed.voided_seq = voided.map(|record| record.seq);
-    let bytes = claimed.history.iter().map(Record::bytes).sum();
+    let bytes = claimed.bytes();
     claimed.history.retain(|record| record.voided_at.is_none());
     let sql = include_str!("sql/claim_builds.sql");
     let builds = row::all(tx.conn, sql, [no], |row| Ok((row.get(0)?, row.get(1)?)))?;

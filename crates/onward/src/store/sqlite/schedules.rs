@@ -64,16 +64,26 @@ pub(super) fn due(
     limit: usize,
     now: Timestamp,
 ) -> Result<DueSchedules, Fault> {
-    let limit = row::limit(limit.clamp(1, SCHEDULES_DUE_MAX));
-    let params = params![now.as_millis(), after.unwrap_or_default(), limit];
+    let limit = limit.clamp(1, SCHEDULES_DUE_MAX);
     let read = |row: &rusqlite::Row<'_>| match schedule(row) {
         Err(Fault::Data(error)) => {
             tracing::warn!(%error, "a schedule cannot be read, and does not fire");
-            Ok(None)
+            Ok((row.get(0)?, None))
         }
-        read => read.map(Some),
+        read => read.map(|schedule| (schedule.name.clone(), Some(schedule))),
     };
-    let schedules = row::all(conn, DUE, params, read)?.into_iter().flatten().collect();
+    let (mut after, mut schedules) = (after.unwrap_or_default().to_owned(), Vec::new());
+    // A page of those that cannot be read must not hold up those behind.
+    loop {
+        let params = params![now.as_millis(), after, row::limit(limit)];
+        let page: Vec<(String, Option<Schedule>)> = row::all(conn, DUE, params, read)?;
+        let is_last = page.len() < limit;
+        page.last().into_iter().for_each(|(last, _)| after.clone_from(last));
+        schedules.extend(page.into_iter().filter_map(|(_, schedule)| schedule));
+        if is_last || !schedules.is_empty() {
+            break;
+        }
+    }
     let sql = include_str!("sql/schedule_next.sql");
     let next_at =
         row::first(conn, sql, [now.as_millis()], |row| Ok(row.get::<_, Option<i64>>(0)?))?;

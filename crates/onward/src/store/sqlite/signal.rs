@@ -25,14 +25,18 @@ pub(super) fn signal(tx: &mut Tx<'_>, new: &NewSignal) -> Result<Signalled, Faul
     Ok(Signalled { no, was_there: false, at: tx.now })
 }
 
-/// Tells the parent of a run that has just ended, if it has one that may ask for it.
+/// Tells the parent of a run that has just ended, if it has one that may ask for it and can be read.
 pub(super) fn tell_parent(tx: &mut Tx<'_>, ended: &Run) -> Result<(), Fault> {
     let Some(new) = signal::of_end(ended) else { return Ok(()) };
+    tx.apart(|tx| tell(tx, &new)).map(drop)
+}
+
+fn tell(tx: &mut Tx<'_>, new: &NewSignal) -> Result<(), Fault> {
     let Some(parent) = row::by_id(tx.conn, new.run)? else { return Ok(()) };
-    if same(tx, parent.no, &new)?.is_none()
+    if same(tx, parent.no, new)?.is_none()
         && let Some(signalling) = signal::end_signalling(&parent.run)
     {
-        keep(tx, parent, &new, signalling)?;
+        keep(tx, parent, new, signalling)?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::cancel::{cancel, end, keep_trace};
 use super::claim::{served, wake_due};
 use super::fault::Fault;
-use super::row::{self, Row, json_text, run_id, whole_id, worker_blob, worker_id};
+use super::row::{self, Row, json_text, run_blob, run_id, whole_id, worker_blob, worker_id};
 use super::settle::keep_output;
 use super::tx::Tx;
 use crate::limits::{CASCADE_BACK_MAX, CASCADE_BATCH_MAX, LATE_BATCH_MAX, SWEEP_BATCH_MAX};
@@ -98,7 +98,10 @@ pub(super) fn cascade(tx: &mut Tx<'_>) -> Result<bool, Fault> {
     for _ in 0..CASCADE_BACK_MAX {
         let children = row::all(tx.conn, sql, [limit], |row| Ok(run_id(row.get(0)?)))?;
         for child in &children {
-            cancel(tx, *child)?;
+            if !tx.apart(|tx| cancel(tx, *child).map(drop))? {
+                let params = params![run_blob(*child), tx.now.as_millis()];
+                tx.execute(include_str!("sql/cancel_unread.sql"), params)?;
+            }
         }
         if !children.is_empty() {
             return Ok(true);
@@ -217,7 +220,11 @@ fn end_late(tx: &mut Tx<'_>) -> Result<bool, Fault> {
     let late = row::all(tx.conn, sql, params, |row| Ok(row.get::<_, i64>(0)?))?;
     for no in &late {
         match row::by_no(tx.conn, *no) {
-            Ok(Some(row)) => end_if_late(tx, row)?,
+            Ok(Some(row)) => {
+                if !tx.apart(|tx| end_if_late(tx, row))? {
+                    see_late(tx, *no)?;
+                }
+            }
             Ok(None) => {}
             // A row that cannot be read is for the claim that meets it, and must not hold up others.
             Err(Fault::Data(_)) => see_late(tx, *no)?,

@@ -60,6 +60,25 @@ impl<'c> Tx<'c> {
         Ok(lost)
     }
 
+    /// Does what touches another run's row, so that one that cannot be read harms only itself: then nothing of
+    /// it is done, and the rest goes on. Says whether it was done.
+    pub(super) fn apart(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), Fault>,
+    ) -> Result<bool, Fault> {
+        self.conn.prepare_cached("savepoint apart")?.execute([])?;
+        let done = write(self);
+        if let Err(Fault::Data(source)) = &done {
+            tracing::warn!(%source, "a row that cannot be read is passed over");
+            self.conn.prepare_cached("rollback to apart")?.execute([])?;
+        }
+        self.conn.prepare_cached("release apart")?.execute([])?;
+        match done {
+            Err(Fault::Data(_)) => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
     /// Forgets what was read of the fence, because this transaction moves it.
     pub(super) fn fence_moved(&mut self) {
         self.lost.clear();

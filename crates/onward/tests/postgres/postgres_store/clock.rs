@@ -48,6 +48,38 @@ async fn leases_are_judged_by_the_databases_time_alone() {
     }
 }
 
+/// Fails where what is old, due or expired is judged by the offset that this process measured when it opened the
+/// store: a clock that was corrected since made a prune delete runs that had just ended.
+#[tokio::test]
+async fn what_is_old_or_due_is_judged_by_the_databases_time_now() {
+    let stage = Stage::new();
+    drop(stage.open().await);
+    let raw = stage.raw().await;
+    set_ahead(&raw, 40 * 24 * HOUR_MS).await;
+    // It believes for good that the database is far ahead.
+    let store = stage.open().await;
+    set_ahead(&raw, 0).await;
+    let worker = joined(&store).await;
+    let expires = NewKey { ttl_ms: Some(HOUR_MS), ..keyed_run("k").key.unwrap() };
+    let run = start(&store, NewRun { key: Some(expires), ..keyed_run("k") }).await;
+    let by_key = Which::Key { workflow: WORKFLOW.to_owned(), key: "k".to_owned() };
+    assert_eq!(store.get(by_key).await.unwrap().map(|run| run.id), Some(run), "it is not expired");
+    let lease = claimed(&store, worker, 1).await;
+    store.settle(lease, Settle::new(vec![], End::Completed(json("1")))).await.unwrap();
+    let month = Prune::older_than(std::time::Duration::from_secs(30 * 24 * 3_600));
+    assert_eq!(store.prune(month.clone().dry_run()).await.unwrap().runs, 0);
+    assert_eq!(store.prune(month.clone()).await.unwrap().runs, 0, "it has just ended");
+    assert!(store.get(Which::Id(run)).await.unwrap().is_some());
+    let in_an_hour = onward::Timestamp::from_millis(SystemClock.now().as_millis() + HOUR_MS);
+    let put = PutSchedule { next_at: Some(in_an_hour), ..hourly("later") };
+    store.put_schedule(put).await.unwrap();
+    let due = store.due_schedules(None, 10).await.unwrap();
+    assert!(due.schedules.is_empty() && due.next_at.is_some(), "{due:?}");
+    assert!(store.release_run_key(run).await.unwrap(), "the key is its own");
+    set_ahead(&raw, 31 * 24 * HOUR_MS).await;
+    assert_eq!(store.prune(month).await.unwrap().runs, 1);
+}
+
 /// Fails where a start's delay or a record's time is taken from the machine.
 #[tokio::test]
 async fn a_store_tells_the_databases_time() {

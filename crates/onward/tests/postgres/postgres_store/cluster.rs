@@ -101,12 +101,7 @@ impl Cluster {
             succeeded("chown", &chown.unwrap());
         }
         let copied = program("pg_basebackup")
-            .args([
-                "--write-recovery-conf",
-                "--wal-method=stream",
-                "--checkpoint=fast",
-                "--no-sync",
-            ])
+            .args(["--write-recovery-conf", "--wal-method=stream", "-cfast", "--no-sync"])
             .args(["--dbname", &self.url()])
             .arg("-D")
             .arg(standby.data())

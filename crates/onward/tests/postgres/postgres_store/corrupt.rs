@@ -87,3 +87,91 @@ async fn a_corrupt_run_is_pruned_with_the_others() {
     let listed = store.list(Query { filter, limit: 10, ..Query::default() }).await.unwrap();
     assert!(listed.runs.is_empty());
 }
+
+fn child_of(lease: Lease, step: &str) -> NewRun {
+    let parent = NewParent { lease, step: step.to_owned(), detached: false };
+    NewRun { parent: Some(parent), queue: "elsewhere".to_owned(), ..new_run() }
+}
+
+/// Fails where a sweep stops at a child that it cannot read: nobody's runs were taken over any more.
+#[tokio::test]
+async fn a_corrupt_child_of_a_cancelled_run_holds_up_no_sweep() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let bad = start(&store, child_of(lease, "$child/a")).await;
+    let good = start(&store, child_of(lease, "$child/b")).await;
+    let raw = stage.raw().await;
+    damage(&raw, bad).await;
+    store.cancel(lease.run).await.unwrap();
+    while store.sweep(sweep_of(worker)).await.unwrap().more {}
+    let good = store.get(Which::Id(good)).await.unwrap().unwrap();
+    assert_eq!(good.state, RunState::Cancelled);
+    let sql = format!("select cancel_at is not null from runs where id = {}", literal(bad));
+    assert!(raw.query_one(&sql, &[]).await.unwrap().get::<_, bool>(0), "it is asked all the same");
+}
+
+/// Fails where the database reads as JSON what only may be: a detail with a NUL is none to it.
+#[tokio::test]
+async fn what_a_run_is_stuck_with_may_hold_anything() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let child = start(&store, child_of(lease, "$child/a")).await;
+    let detail = "a\u{0}b \u{1F600}".to_owned();
+    let end = End::Stuck { code: onward::Code::HistoryMismatch, detail, wakes_seen: 0 };
+    store.settle(lease, Settle::new(vec![], end)).await.unwrap();
+    let body = json("1");
+    let signal = NewSignal {
+        run: lease.run,
+        name: "go".to_owned(),
+        step: "$signal/go".to_owned(),
+        key: "k".to_owned(),
+        fingerprint: body.fingerprint(),
+        body,
+    };
+    store.signal(signal).await.unwrap();
+    store.cancel(child).await.unwrap();
+    assert_eq!(store.inbox(lease.run, 0).await.unwrap().signals.len(), 2, "the child's end too");
+}
+
+/// Fails where a claim stops at a signal that it cannot read.
+#[tokio::test]
+async fn a_corrupt_signal_sets_its_run_aside_and_the_others_go_on() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let (bad, good) = (started(&store).await, started(&store).await);
+    let body = json("1");
+    let (name, step) = ("go".to_owned(), "$signal/go".to_owned());
+    let fingerprint = body.fingerprint();
+    let signal = NewSignal { run: bad, name, step, key: "k".to_owned(), fingerprint, body };
+    store.signal(signal).await.unwrap();
+    let raw = stage.raw().await;
+    raw.batch_execute("update signals set fingerprint = '\\x01'").await.unwrap();
+    let claims = store.claim(claim_of(worker, 1)).await.unwrap();
+    let taken: Vec<_> = claims.runs.iter().map(|claimed| claimed.lease.run).collect();
+    assert_eq!(taken, [good]);
+    let bad = store.get(Which::Id(bad)).await.unwrap().unwrap();
+    assert!(matches!(bad.waits_for, Some(Waits::Stuck { .. })), "{bad:?}");
+}
+
+/// Fails where those that cannot be read take the places of those behind them.
+#[tokio::test]
+async fn corrupt_schedules_hold_up_none_behind_them() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    for number in 0..40 {
+        store.put_schedule(hourly(&format!("s{number:02}"))).await.unwrap();
+    }
+    store.put_schedule(hourly("t")).await.unwrap();
+    let raw = stage.raw().await;
+    raw.batch_execute("update schedules set spec = '[' where name < 't'").await.unwrap();
+    let due = store.due_schedules(None, 32).await.unwrap().schedules;
+    let names: Vec<_> = due.iter().map(|schedule| schedule.name.as_str()).collect();
+    assert_eq!(names, ["t"]);
+}

@@ -69,13 +69,11 @@ async fn a_signal_that_comes_while_its_run_is_claimed_arrives_once() {
     let run = started(&store).await;
     let raw = stage.raw().await;
     let send = format!("select signal({}, 'letter')", literal(run));
-    raw.batch_execute(&send).await.unwrap();
-    raw.batch_execute("begin; lock table signals in access exclusive mode").await.unwrap();
-    let claims = store.claim(claim_of(worker, 1));
-    // It has the run, and waits for its signals.
-    stage.waiting(1).await;
-    raw.batch_execute(&format!("{send}; commit")).await.unwrap();
-    let claimed = soon(claims).await.unwrap().runs.remove(0);
+    raw.batch_execute(&format!("{send}; {send}")).await.unwrap();
+    // As the claim reads the run when the second comes after that, and before the signals are read.
+    raw.batch_execute("update runs set signals = 1").await.unwrap();
+    let claimed = store.claim(claim_of(worker, 1)).await.unwrap().runs.remove(0);
+    raw.batch_execute("update runs set signals = 2").await.unwrap();
     let known: Vec<_> = claimed.signals.iter().map(|signal| signal.no).collect();
     assert_eq!((claimed.run.signals, known), (1, vec![1]));
     let heard = store.inbox(run, claimed.run.signals).await.unwrap().signals;

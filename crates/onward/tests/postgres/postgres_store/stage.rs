@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onward::store::*;
-use onward::{Entry, Json, OnConflict, Record, RunId, TestClock, WorkerId};
+use onward::{
+    CatchUp, Entry, Json, OnConflict, Overlap, Record, RunId, ScheduleSpec, TestClock, Timestamp,
+    WorkerId,
+};
 use tokio_postgres::Client;
 
 use crate::database::{self, Schema};
@@ -199,6 +202,24 @@ pub(crate) fn keyed_run(key: &str) -> NewRun {
         gather: None,
     };
     NewRun { key: Some(key), ..run }
+}
+
+/// A schedule that is due.
+pub(crate) fn hourly(name: &str) -> PutSchedule {
+    PutSchedule {
+        name: name.to_owned(),
+        spec: ScheduleSpec::Cron { cron: "0 * * * *".to_owned(), time_zone: "UTC".to_owned() },
+        workflow: WORKFLOW.to_owned(),
+        input: json("1"),
+        queue: "default".to_owned(),
+        lane: None,
+        priority: 0,
+        timeout_ms: None,
+        tags: BTreeMap::new(),
+        overlap: Overlap::Skip,
+        catch_up: CatchUp::One,
+        next_at: Some(Timestamp::from_millis(1)),
+    }
 }
 
 pub(crate) fn claim_of(worker: WorkerId, ticket: i64) -> Claim {

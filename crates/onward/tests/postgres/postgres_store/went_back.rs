@@ -108,8 +108,14 @@ const BODY: Duration = Duration::from_millis(100);
 
 const LEASE: Duration = Duration::from_secs(1);
 
+/// What each body does.
+async fn work() -> Result<(), Failure> {
+    tokio::time::sleep(BODY).await;
+    Ok(())
+}
+
 async fn ship(ctx: Ctx, order: u64) -> Result<u64, Failure> {
-    ctx.step("pack", async |_| Ok::<_, Failure>(tokio::time::sleep(BODY).await)).await?;
+    ctx.step("pack", async |_| work().await).await?;
     Ok(order)
 }
 
@@ -121,10 +127,10 @@ async fn pay(ctx: Ctx, order: u64) -> Result<u64, Failure> {
             Ok::<_, Failure>(())
         })
     };
-    ctx.step("check", async |_| Ok::<_, Failure>(tokio::time::sleep(BODY).await)).await?;
+    ctx.step("check", async |_| work().await).await?;
     book("reserve").await?;
     let shipped = ctx.start(SHIP, &order).queue("shipping").result().await?;
-    ctx.step("mail", async |_| Ok::<_, Failure>(tokio::time::sleep(BODY).await)).await?;
+    ctx.step("mail", async |_| work().await).await?;
     book("charge").await?;
     Ok(shipped)
 }

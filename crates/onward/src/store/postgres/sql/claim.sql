@@ -376,14 +376,18 @@ begin
 end
 $$;
 
--- The first of these runs, up to and with the one whose history goes past the limit of bytes.
+-- The first of these runs, up to and with the one that goes past the limit of bytes: of inputs, signals and
+-- histories together.
 create or replace function onward.claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[]
 language plpgsql volatile as $$
 declare
     v_bounded uuid[];
 begin
-    perform 1 from onward.runs where id = any (p_runs) and attempt > 0;
-    if not found then
+    -- Most have nothing but a small input, and are not looked at one by one.
+    perform 1 from onward.runs where id = any (p_runs) and (attempt > 0 or signals > 0);
+    if not found and (
+        select coalesce(sum(octet_length(input)), 0) from onward.inputs where run = any (p_runs)
+    ) <= p_bytes_max then
         return p_runs;
     end if;
     select coalesce(array_agg(s.id order by s.place), '{}') into v_bounded
@@ -393,6 +397,11 @@ begin
             select c.id, c.place, coalesce((
                 select sum(octet_length(coalesce(body, '')) + octet_length(step))
                 from onward.records where run = c.id
+            ), 0) + coalesce((
+                select sum(octet_length(body) + octet_length(name) + octet_length(key))
+                from onward.signals where run = c.id and step > ''
+            ), 0) + coalesce((
+                select octet_length(input) from onward.inputs where run = c.id
             ), 0) as bytes
             from unnest(p_runs) with ordinality c (id, place)
         ) t

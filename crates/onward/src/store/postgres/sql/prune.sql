@@ -1,8 +1,9 @@
--- Deletes a bounded batch of runs that ended by a time, with all that belongs to them. Runs that
+-- Deletes a bounded batch of runs that ended so long ago, by the database's own time: a client's may be wrong,
+-- and what is deleted is gone. With all that belongs to them. Runs that
 -- somebody else works on are passed over.
 -- With the id of a run only that one, however long ago it ended.
 create or replace function onward.prune(
-    p_ended_by bigint, p_states text[], p_limit integer, p_run uuid
+    p_now bigint, p_older_than_ms bigint, p_states text[], p_limit integer, p_run uuid
 )
 returns table (runs bigint, more boolean)
 language plpgsql volatile set enable_seqscan = off set jit = off
@@ -10,6 +11,7 @@ language plpgsql volatile set enable_seqscan = off set jit = off
 set lock_timeout = '6s' as $$
 declare
     v_old uuid[];
+    v_ended_by bigint := onward.now_ms(p_now) - p_older_than_ms;
 begin
     select coalesce(array_agg(o.id order by o.finished_at, o.id), '{}') into v_old
     from (
@@ -17,7 +19,7 @@ begin
         from unnest(p_states) s cross join lateral (
             select r.id, r.finished_at
             from onward.runs r
-            where r.finished_at is not null and r.state = s and r.finished_at <= p_ended_by
+            where r.finished_at is not null and r.state = s and r.finished_at <= v_ended_by
             order by r.finished_at, r.id
             limit p_limit + 1
             for update skip locked

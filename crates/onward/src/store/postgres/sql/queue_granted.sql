@@ -1,7 +1,7 @@
--- What was granted of a queue after a time, and when first.
+-- What was granted of a queue within its period, and when first.
 select
     coalesce(sum(count), 0)::bigint,
     min(at)
 from onward.grants
 where queue = $1
-    and at > $2
+    and at > (select onward.now_ms($2) - $3)

@@ -11,4 +11,4 @@ using ended r
 where k.workflow = r.workflow
     and k.key = r.key
     and k.run = r.id
-returning k.expires_at is null or k.expires_at > $2
+returning k.expires_at is null or k.expires_at > onward.now_ms($2)

@@ -9,9 +9,8 @@ begin
         left(pg_walfile_name(pg_current_wal_lsn()), 8),
         (select d.oid from pg_database d where d.datname = current_database())
     );
-exception
-    when others then
-        return null;
+exception when others then
+    return null;
 end
 $$;
 

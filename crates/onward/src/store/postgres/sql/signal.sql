@@ -42,7 +42,9 @@ begin
     how := case
         when v_run.state in ('completed', 'failed', 'cancelled') and not v_kept then 'finished'
         when no > p_most then 'full'
-        when v_run.state = 'waiting' and v_run.waits_for::jsonb ->> 'for' in ('signal', 'child')
+        -- By its text: what is stuck may tell of anything, and not all of that is JSON to the database.
+        when v_run.state = 'waiting'
+            and v_run.waits_for ~ '^\s*\{\s*"for"\s*:\s*"(signal|child)"'
             then 'queued'
         else 'new' end;
     if how in ('new', 'queued') then

@@ -5,4 +5,4 @@ select
 from onward.keys
 where workflow = $1
     and key = $2
-    and (expires_at is null or expires_at > $3)
+    and (expires_at is null or expires_at > (select onward.now_ms($3)))

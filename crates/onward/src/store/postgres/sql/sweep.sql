@@ -98,13 +98,19 @@ declare
 begin
     for v_worker in
         select w.id from onward.workers w
-        where w.lost_at is null and w.lease_until < p_now and w.id <> p_worker
+        where w.lost_at is null and w.id <> p_worker
+            and (w.lease_until < p_now or w.lease_until > p_now + 2 * w.lease_ms)
+            and exists (
+                select from onward.workers own
+                where own.id = p_worker and own.lease_until <= p_now + 2 * own.lease_ms
+            )
         order by onward.fence_key(w.id)
     loop
         perform pg_advisory_xact_lock(onward.fence_key(v_worker));
         update onward.workers w
         set lost_at = p_now
-        where w.id = v_worker and w.lost_at is null and w.lease_until < p_now;
+        where w.id = v_worker and w.lost_at is null
+            and (w.lease_until < p_now or w.lease_until > p_now + 2 * w.lease_ms);
         if found then
             v_lost := v_lost || v_worker;
         end if;
@@ -294,12 +300,19 @@ begin
     for v_back in 1..1000 loop
         select coalesce(array_agg(u.id), '{}') into v_children
         from (
-            select c.id
-            from onward.runs p
-            join onward.runs c on c.parent = p.id
-            where p.cascades is not null and c.parent is not null and c.finished_at is null
-                and not c.detached and c.cancel_at is null
-            order by c.id
+            -- From the parents, which are few: no plan may walk all the runs that are some run's child.
+            select k.id
+            from (
+                select q.id from onward.runs q where q.cascades is not null order by q.id
+            ) p
+            cross join lateral (
+                select c.id
+                from onward.runs c
+                where c.parent = p.id and c.parent is not null and c.finished_at is null
+                    and not c.detached and c.cancel_at is null
+                order by c.id
+                limit p_limit
+            ) k
             limit p_limit
         ) u;
         exit when v_children <> '{}';
