@@ -24,8 +24,10 @@ fn cargo(dir: &Path, args: &[&str]) -> Output {
     let profile = [
         r#"profile.dev.debug="line-tables-only""#,
         r#"profile.dev.package."*".debug=false"#,
-        r#"profile.dev.package.base64={ debug = false, opt-level = 3 }"#,
-        r#"profile.dev.package.sha2={ debug = false, opt-level = 3 }"#,
+        "profile.dev.package.base64.debug=false",
+        "profile.dev.package.base64.opt-level=3",
+        "profile.dev.package.sha2.debug=false",
+        "profile.dev.package.sha2.opt-level=3",
     ];
     command.args(profile.iter().flat_map(|setting| ["--config", setting]));
     command.env("CARGO_TARGET_DIR", target).args(args).arg("--offline").current_dir(dir);
