@@ -81,7 +81,7 @@ impl DemoArgs {
         let folder = Folder::create(self.keep.clone())?;
         let counted = tokio::select! {
             counted = self.count(&folder, form, command) => counted,
-            _ = tokio::signal::ctrl_c() => Err(Error::Interrupted),
+            () = interrupted() => Err(Error::Interrupted),
         };
         match &counted {
             Ok(_) => {}
@@ -113,6 +113,25 @@ impl DemoArgs {
         report::print_next(folder, &evidence, command);
         Ok(findings)
     }
+}
+
+/// Waits until somebody asks the demo to end, from the keyboard or otherwise.
+#[cfg(unix)]
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listen = |kind| signal(kind).ok();
+    let (mut end, mut hangup) = (listen(SignalKind::terminate()), listen(SignalKind::hangup()));
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        Some(_) = async { end.as_mut()?.recv().await } => {}
+        Some(_) = async { hangup.as_mut()?.recv().await } => {}
+    }
+}
+
+/// Waits until somebody asks the demo to end.
+#[cfg(not(unix))]
+async fn interrupted() {
+    let _ = tokio::signal::ctrl_c().await;
 }
 
 async fn start_all(onward: &Onward, attachments: &[Attachment]) -> Result<(), Error> {

@@ -96,5 +96,7 @@ pub(crate) fn print_next(folder: &Folder, evidence: &Evidence, command: &str) {
 /// Says what is left on disk of a demo that did not end.
 pub(crate) fn print_left(folder: &Folder) {
     let path = quoted(folder.path());
-    anstream::eprintln!("The database and logs are left in {path}. To delete them: rm -r {path}");
+    anstream::eprintln!(
+        "The database and logs are left in {path} to find the cause in. To delete them: rm -r {path}"
+    );
 }

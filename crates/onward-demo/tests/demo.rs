@@ -103,7 +103,43 @@ fn a_folder_that_exists_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_terminal_gets_a_bar_for_each_phase() {
+    let temporary = tempfile::tempdir().unwrap();
+    // `script` gives the demo a terminal.
+    let on_terminal = |no_color: bool| {
+        let demo = format!("{} --runs 40", env!("CARGO_BIN_EXE_onward-demo"));
+        let mut command = Command::new("script");
+        command.args(["-qec", &demo, "/dev/null"]).stdin(Stdio::null());
+        command.env("TMPDIR", temporary.path()).env("TERM", "xterm").env_remove("NO_COLOR");
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        let ended = ended(command);
+        assert_eq!(ended.code, 0, "{}", ended.stdout);
+        ended.stdout
+    };
+    let shown = on_terminal(false);
+    // The last drawing of each phase, which stays: its bar is full, and behind it stands the result.
+    let full = "━".repeat(28);
+    for phase in ["start ", "worker 2, pid ", "count "] {
+        let drawn = shown.lines().rfind(|line| line.contains(phase)).unwrap_or_default();
+        assert!(drawn.contains(&full), "{phase}: {drawn:?}");
+    }
+    assert!(shown.contains("of 40 runs completed"), "{shown}");
+    let colours = |text: &str| text.contains("\u{1b}[32m") || text.contains("\u{1b}[1m");
+    assert!(colours(&shown), "{shown:?}");
+    let plain = on_terminal(true);
+    assert!(plain.contains(&full) && !colours(&plain), "{plain:?}");
+}
+
+#[test]
 fn an_interrupted_demo_leaves_nothing_behind() {
+    for signal in ["INT", "TERM", "HUP"] {
+        leaves_nothing_behind(signal);
+    }
+}
+
+fn leaves_nothing_behind(signal: &str) {
     let temporary = tempfile::tempdir().unwrap();
     let mut command = program(&["--runs", "20000"], temporary.path());
     let mut demo = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -114,7 +150,7 @@ fn an_interrupted_demo_leaves_nothing_behind() {
         assert_ne!(std::io::BufRead::read_line(&mut said, &mut line).unwrap(), 0, "it ended");
     }
     let pid = line.split_once("pid ").unwrap().1.split(' ').next().unwrap().to_owned();
-    let sent = Command::new("kill").args(["-s", "INT", &demo.id().to_string()]).status();
+    let sent = Command::new("kill").args(["-s", signal, &demo.id().to_string()]).status();
     assert!(sent.unwrap().success());
     assert_eq!(demo.wait().unwrap().code(), Some(130));
     assert!(left(temporary.path()).is_empty(), "{:?}", left(temporary.path()));

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::place::server::Server;
 use crate::place::{Place, text};
 
 #[test]
@@ -17,7 +18,14 @@ fn the_demo_loses_nothing_and_shows_what_to_look_at_next() {
     let url = format!("sqlite:{}/onward.db", folder.display());
     assert!(ended.stderr.contains(&url), "{}", ended.stderr);
     let dashboard = format!("{} dev --open --store {url}", env!("CARGO_BIN_EXE_onward"));
-    assert!(ended.stderr.contains(&dashboard), "{}", ended.stderr);
+    let line = ended.stderr.lines().find(|line| line.trim() == dashboard);
+    let typed: Vec<_> = line.unwrap_or_else(|| panic!("{}", ended.stderr)).split(' ').collect();
+    let (args, port) = (&typed[typed.len() - 4..], ["--listen", "127.0.0.1:0"]);
+    let mut server = Server::start(place.command(&[args, &port].concat()));
+    let (status, runs) = server.get("/api/v1/runs?state=completed&limit=200");
+    assert_eq!(status, 200, "{runs}");
+    assert_eq!(runs.matches("\"index-attachment\"").count(), 40, "{runs}");
+    server.child.kill().unwrap();
     let told = ended.stderr.lines().find(|line| line.contains("interrupted by the kill")).unwrap();
     let id = told.trim().split(' ').nth(1).unwrap();
     let shown = place.onward(&["--store", &url, "runs", "show", id]);

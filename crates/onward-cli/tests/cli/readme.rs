@@ -31,6 +31,15 @@ fn command_lines() -> Vec<String> {
     lines
 }
 
+#[test]
+fn the_build_that_is_measured_has_the_dependencies_of_the_readme() {
+    let measured = include_str!("../../../../scripts/build-times");
+    let block = README.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let lines: Vec<_> = block.lines().filter(|line| !line.starts_with("onward ")).collect();
+    assert_eq!(lines.len(), 3, "{block}");
+    assert!(lines.iter().all(|line| measured.contains(line)), "{lines:?}");
+}
+
 /// Executes a line that is about the store in a folder, and gives its exit code.
 fn execute(line: &str, place: &Place) {
     let args: Vec<_> = line.split(' ').skip(1).collect();
