@@ -16,5 +16,6 @@ mod conformance;
 mod copy;
 mod differential;
 
+mod sqlite_bounds;
 mod sqlite_store;
 mod transaction_store;

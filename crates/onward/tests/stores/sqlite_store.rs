@@ -15,11 +15,11 @@ use rusqlite::{Connection, StatementStatus, ToSql};
 
 const WORKFLOW: &str = "index";
 
-fn json(text: &str) -> Json {
+pub(super) fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-fn new_run() -> NewRun {
+pub(super) fn new_run() -> NewRun {
     NewRun {
         id: RunId::new(),
         workflow: WORKFLOW.to_owned(),
@@ -37,7 +37,7 @@ fn new_run() -> NewRun {
     }
 }
 
-fn new_worker() -> NewWorker {
+pub(super) fn new_worker() -> NewWorker {
     NewWorker {
         id: WorkerId::new(),
         build: "b1".to_owned(),
@@ -49,7 +49,7 @@ fn new_worker() -> NewWorker {
     }
 }
 
-fn claim_of(worker: WorkerId, ticket: i64) -> Claim {
+pub(super) fn claim_of(worker: WorkerId, ticket: i64) -> Claim {
     Claim {
         worker,
         ticket,
@@ -61,21 +61,21 @@ fn claim_of(worker: WorkerId, ticket: i64) -> Claim {
     }
 }
 
-async fn joined(store: &SqliteStore) -> WorkerId {
+pub(super) async fn joined(store: &SqliteStore) -> WorkerId {
     let worker = new_worker();
     let id = worker.id;
     store.join(worker).await.unwrap();
     id
 }
 
-async fn started(store: &SqliteStore) -> RunId {
+pub(super) async fn started(store: &SqliteStore) -> RunId {
     let run = new_run();
     let id = run.id;
     store.start(vec![run]).await.unwrap().remove(0).unwrap();
     id
 }
 
-async fn claimed(store: &SqliteStore, worker: WorkerId, ticket: i64) -> Lease {
+pub(super) async fn claimed(store: &SqliteStore, worker: WorkerId, ticket: i64) -> Lease {
     store.claim(claim_of(worker, ticket)).await.unwrap().runs[0].lease
 }
 
@@ -87,29 +87,29 @@ fn code(opened: Result<SqliteStore, onward::Error>) -> Code {
     opened.map(|_| ()).unwrap_err().code()
 }
 
-fn impatient() -> SqliteOptions {
+pub(super) fn impatient() -> SqliteOptions {
     SqliteOptions { busy_timeout: Duration::from_millis(50), ..SqliteOptions::default() }
 }
 
-struct Temp {
-    folder: tempfile::TempDir,
+pub(super) struct Temp {
+    pub(super) folder: tempfile::TempDir,
 }
 
 impl Temp {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self) -> std::path::PathBuf {
+    pub(super) fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("onward.db")
     }
 
-    fn open(&self) -> SqliteStore {
+    pub(super) fn open(&self) -> SqliteStore {
         SqliteStore::open(self.path()).unwrap()
     }
 
     /// A connection behind the store's back.
-    fn raw(&self) -> Connection {
+    pub(super) fn raw(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
 }
@@ -445,7 +445,7 @@ fn child_of(lease: Lease, step: &str) -> NewRun {
 }
 
 /// Makes a run unreadable.
-fn damage(raw: &Connection, run: RunId) {
+pub(super) fn damage(raw: &Connection, run: RunId) {
     let sql = "update onward_inputs set input = cast(x'ff' as text)
                where no = (select no from onward_runs where id = ?1)";
     assert_eq!(raw.execute(sql, [run.as_u128().to_be_bytes()]).unwrap(), 1);

@@ -1,7 +1,7 @@
 //! One group commit: several writes in one transaction, each with its own answer.
 //!
-//! Owns: begin, commit, and undoing a bad write without its neighbours. Never decides which
-//! writes go together; that is the writer's queue.
+//! Owns: begin, commit, undoing a bad write without its neighbours, and how many bytes a commit may
+//! grow to. Never decides which other writes go together; that is the writer's queue.
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -81,49 +81,61 @@ where
     }
 }
 
-/// Writes all of them in one transaction. On `Err` none of them is written, for that reason.
+/// What a commit took.
+#[derive(Default)]
+pub(super) struct Committed {
+    pub(super) changes: Changes,
+    /// How many of the writes, from the first on. The others belong into the next commit.
+    pub(super) count: usize,
+}
+
+/// Writes them in one transaction, at least the first and no further ones past [`COMMIT_BYTES_MAX`]. On `Err` none
+/// of them is written, for that reason.
 ///
 /// When the commit is refused for what is in it, which only a user's body can bring about, it is
 /// not known whose: then each is written in a transaction of its own.
+///
+/// [`COMMIT_BYTES_MAX`]: crate::limits::COMMIT_BYTES_MAX
 pub(super) fn commit(
     conn: &Connection,
     clock: &dyn Clock,
     writes: &mut [&mut dyn Write],
-) -> Result<Changes, Fault> {
+) -> Result<Committed, Fault> {
     match commit_together(conn, clock, writes) {
         Err(Fault::Uncommitted(_)) if writes.len() > 1 => {}
         committed => return committed,
     }
-    let mut changes = Changes::default();
+    let mut all = Committed { count: writes.len(), ..Committed::default() };
     for write in writes.chunks_mut(1) {
         match commit_together(conn, clock, write) {
-            Ok(more) => changes.add(more),
+            Ok(one) => all.changes.add(one.changes),
             Err(fault) => refuse_all(write, &fault),
         }
     }
-    Ok(changes)
+    Ok(all)
 }
 
 fn commit_together(
     conn: &Connection,
     clock: &dyn Clock,
     writes: &mut [&mut dyn Write],
-) -> Result<Changes, Fault> {
-    let changes = loop {
+) -> Result<Committed, Fault> {
+    let applied = loop {
         match apply(conn, clock, writes) {
             // At least one more write has its answer, so this ends.
             Err(Fault::Ended) => {}
             applied => break applied,
         }
     };
-    let committed = changes.and_then(|changes| {
+    let committed = applied.and_then(|applied| {
+        let writes = &writes[..applied.count];
         points(writes).for_each(|points| crate::failpoint::hit(points.before));
         run(conn, "commit").map_err(|fault| match fault {
             Fault::Data(source) => Fault::Uncommitted(Uncommitted(source.to_string())),
             fault => fault,
         })?;
         points(writes).for_each(|points| crate::failpoint::hit(points.after));
-        Ok(changes)
+        Ok(applied)
     });
     if committed.is_err() {
         roll_back(conn);
@@ -131,16 +143,16 @@ fn commit_together(
     committed
 }
 
-/// Begins a transaction and applies all of them.
+/// Begins a transaction and applies them.
 fn apply(
     conn: &Connection,
     clock: &dyn Clock,
     writes: &mut [&mut dyn Write],
-) -> Result<Changes, Fault> {
+) -> Result<Committed, Fault> {
     // What a panic left open, or a write before.
     roll_back(conn);
     run(conn, "begin immediate")?;
-    match apply_all(conn, clock, writes) {
+    match apply_together(conn, clock, writes) {
         Err(Fault::Data(_)) if writes.len() > 1 => {
             roll_back(conn);
             run(conn, "begin immediate")?;
@@ -154,16 +166,21 @@ fn points(writes: &[&mut dyn Write]) -> impl Iterator<Item = Points> {
     writes.iter().filter_map(|write| write.points())
 }
 
-fn apply_all(
+fn apply_together(
     conn: &Connection,
     clock: &dyn Clock,
     writes: &mut [&mut dyn Write],
-) -> Result<Changes, Fault> {
+) -> Result<Committed, Fault> {
     let mut tx = Tx::new(conn, clock.now());
+    let mut count = 0;
     for write in writes {
         write.apply(&mut tx)?;
+        count += 1;
+        if tx.is_full() {
+            break;
+        }
     }
-    Ok(tx.into_changes())
+    Ok(Committed { changes: tx.into_changes(), count })
 }
 
 /// Applies each write in a savepoint of its own, so that only the bad ones are undone.
@@ -171,8 +188,9 @@ fn apply_each(
     conn: &Connection,
     clock: &dyn Clock,
     writes: &mut [&mut dyn Write],
-) -> Result<Changes, Fault> {
+) -> Result<Committed, Fault> {
     let mut tx = Tx::new(conn, clock.now());
+    let mut count = 0;
     for write in writes {
         run(conn, "savepoint one")?;
         match write.apply(&mut tx) {
@@ -185,8 +203,12 @@ fn apply_each(
             Err(fault) => return Err(fault),
         }
         run(conn, "release one")?;
+        count += 1;
+        if tx.is_full() {
+            break;
+        }
     }
-    Ok(tx.into_changes())
+    Ok(Committed { changes: tx.into_changes(), count })
 }
 
 /// Tells all of them why nothing was written.

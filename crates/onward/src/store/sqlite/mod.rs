@@ -211,7 +211,8 @@ impl Store for SqliteStore {
     }
 
     fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed> {
-        self.small(move |tx| sweep::renew(tx, worker))
+        let verb = move |tx: &mut Tx<'_>| sweep::renew(tx, worker);
+        self.writer.submit(VerbWrite::new(verb, None), Size::Vital)
     }
 
     fn leave(&self, worker: WorkerId) -> Answer<'_, ()> {

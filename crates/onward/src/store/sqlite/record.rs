@@ -133,6 +133,7 @@ fn insert(tx: &Tx<'_>, attempt: u32, no: i64, record: &Record) -> Result<Inserte
         record.foreign,
         record.voided_at.map(Timestamp::as_millis),
     ]);
+    tx.wrote(record.bytes());
     match result {
         Ok(_) => Ok(Inserted::Done),
         Err(error) if Fault::is_constraint(&error) => Ok(Inserted::Refused),

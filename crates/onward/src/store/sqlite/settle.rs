@@ -145,6 +145,7 @@ pub(super) fn keep_output(
     output: Option<&str>,
     failure: Option<String>,
 ) -> Result<(), Fault> {
+    tx.wrote(output.map_or(0, str::len) + failure.as_ref().map_or(0, String::len));
     tx.execute(include_str!("sql/settle_output.sql"), params![no, output, failure])?;
     Ok(())
 }

@@ -81,6 +81,7 @@ pub(super) fn add(tx: &Tx<'_>, run: i64, signal: &Signal) -> Result<(), Fault> {
         signal.at.as_millis()
     ];
     tx.execute(include_str!("sql/signal_add.sql"), params)?;
+    tx.wrote(signal.bytes());
     Ok(())
 }
 

@@ -247,6 +247,7 @@ pub(super) fn insert_run(tx: &mut Tx<'_>, run: &Run) -> Result<i64, Fault> {
     )?;
     let no = tx.conn.last_insert_rowid();
     keep_input(tx, no, run)?;
+    tx.wrote(run.input.as_str().len());
     keep_parent(tx, no, run)?;
     if let Some(paused_at) = run.paused_at {
         let params = params![no, paused_at.as_millis(), run.paused_by];

@@ -151,6 +151,7 @@ fn settle_key(tx: &mut Tx<'_>, lease: &KeyLease, settle: &SettleKey) -> Result<(
         Settling::Free => drop_key(tx, &lease.key)?,
         Settling::Keep(row) => {
             let body = column::of_key_body(&row).map_err(Fault::data)?;
+            tx.wrote(body.as_ref().map_or(0, |body| body.len()));
             let params = params![
                 signed(row.token),
                 row.state.as_str(),

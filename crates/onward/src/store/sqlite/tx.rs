@@ -3,10 +3,13 @@
 //! Owns: its time, the fence as far as it was read, and whom to wake after the commit. Never
 //! begins or commits; that is the writer's.
 
+use std::cell::Cell;
+
 use rusqlite::{Connection, Params};
 
 use super::fault::Fault;
 use super::row::{self, Row};
+use crate::limits::COMMIT_BYTES_MAX;
 use crate::store::{Error, Hub, Topic};
 use crate::{RunId, Timestamp, WorkerId};
 
@@ -18,6 +21,8 @@ pub(super) struct Tx<'c> {
     /// Whether each worker met so far is lost. No other process can change it before the commit.
     lost: Vec<(WorkerId, bool)>,
     changes: Changes,
+    /// Bytes of payload that were written so far.
+    bytes: Cell<usize>,
 }
 
 /// What waiters look at again after the commit.
@@ -30,12 +35,22 @@ pub(super) struct Changes {
 
 impl<'c> Tx<'c> {
     pub(super) fn new(conn: &'c Connection, now: Timestamp) -> Self {
-        Self { conn, now, lost: Vec::new(), changes: Changes::default() }
+        Self { conn, now, lost: Vec::new(), changes: Changes::default(), bytes: Cell::new(0) }
     }
 
     /// Writes with a statement that is kept prepared.
     pub(super) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, Fault> {
         Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+    }
+
+    /// Counts a payload that was written.
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Whether so much was written that nobody else's write belongs into the same commit.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.get() > COMMIT_BYTES_MAX
     }
 
     /// Whether a query finds any row.

@@ -5,7 +5,8 @@
 //! the queue and finds the connection free commits in place instead, on its caller's thread,
 //! which spares it two thread hops. Never waits for more to come, and never lets a write overtake
 //! one that was submitted before it: writes are taken from the queue in order, and only by who
-//! holds the connection.
+//! holds the connection. The renewal of a lease alone goes before the others, in a commit of its own:
+//! it must not wait for other people's payloads, and its time is that of its commit.
 //!
 //! Nothing is stranded: the thread is told of each queued write, or else the caller's future sees
 //! to it, at its first poll or when it is dropped.
@@ -45,6 +46,8 @@ const DOZE: Duration = Duration::from_secs(60);
 /// How much work a write is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
+    /// The renewal of a lease: goes before all that waits, in a commit of its own.
+    Vital,
     /// A few rows: may be written on the caller's thread.
     Small,
     /// Anything else: would hold up the caller's runtime.
@@ -81,6 +84,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
+    /// What goes before the others, and counts for nothing below.
+    vital: VecDeque<Box<dyn Write>>,
     writes: VecDeque<Box<dyn Write>>,
     /// Writes taken out so far: the place of the first one that is still here.
     taken: u64,
@@ -101,9 +106,20 @@ impl Queue {
         taken
     }
 
+    /// Puts back what a commit had no room for, in its old place.
+    fn put_back(&mut self, mut rest: VecDeque<Box<dyn Write>>) {
+        self.taken -= rest.len() as u64;
+        rest.append(&mut self.writes);
+        self.writes = rest;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.vital.is_empty() && self.writes.is_empty()
+    }
+
     /// Whether the write in this place is the only one here.
     fn is_alone(&self, place: u64) -> bool {
-        self.taken == place && self.writes.len() == 1
+        self.taken == place && self.writes.len() == 1 && self.vital.is_empty()
     }
 }
 
@@ -199,6 +215,11 @@ impl Shared {
     /// its first poll: then its place is returned, and whoever holds that sees to it.
     fn push(&self, write: Box<dyn Write>, size: Size) -> Option<u64> {
         let mut queue = lock(&self.queue);
+        if size == Size::Vital {
+            queue.vital.push_back(write);
+            self.wake(&mut queue);
+            return None;
+        }
         let place = queue.taken + queue.writes.len() as u64;
         let alone = queue.writes.is_empty() && queue.last_batch <= 1;
         queue.writes.push_back(write);
@@ -248,14 +269,13 @@ impl Shared {
         let committed = commit::commit(conn, self.clock.as_ref(), &mut writes);
         let _ = conn.busy_timeout(self.busy_timeout);
         match committed {
-            Ok(changes) => {
+            Ok(committed) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
-                changes.tell(&self.hub);
+                committed.changes.tell(&self.hub);
             }
             Err(fault) if fault.is_locked() => {
                 let mut queue = lock(&self.queue);
-                queue.taken -= 1;
-                queue.writes.push_front(write);
+                queue.put_back(VecDeque::from([write]));
                 return self.wake(&mut queue);
             }
             Err(fault) => commit::refuse_all(&mut writes, &fault),
@@ -278,7 +298,7 @@ impl Shared {
                 self.look_at_others(&mut seen);
                 looked = Instant::now();
             }
-            if !open && lock(&self.queue).writes.is_empty() {
+            if !open && lock(&self.queue).is_empty() {
                 return;
             }
         }
@@ -287,7 +307,7 @@ impl Shared {
     /// Sleeps until there is something to do; `false` once the store closes.
     fn sleep(&self, looked: Instant) -> bool {
         let mut queue = lock(&self.queue);
-        if queue.writes.is_empty() && !queue.closed {
+        if queue.is_empty() && !queue.closed {
             let watched = self.hub.is_watched();
             queue.sleep = if watched { Sleep::Brief } else { Sleep::Deep };
             let pause = if watched { LOOK_EVERY.saturating_sub(looked.elapsed()) } else { DOZE };
@@ -298,29 +318,41 @@ impl Shared {
         !queue.closed
     }
 
-    /// Commits whatever is queued by the time the connection is free.
+    /// Commits whatever is queued by the time the connection is free: what is vital, or else the first of the
+    /// others.
     fn commit_queued(&self) {
-        if lock(&self.queue).writes.is_empty() {
+        if lock(&self.queue).is_empty() {
             return;
         }
         let conn = lock(&self.conn);
-        let mut batch = {
+        let batch = {
             let mut queue = lock(&self.queue);
-            let batch = queue.take(COMMIT_BATCH_MAX);
-            queue.last_batch = batch.len();
-            batch
+            if queue.vital.is_empty() {
+                let batch = queue.take(COMMIT_BATCH_MAX);
+                queue.last_batch = batch.len();
+                batch
+            } else {
+                std::mem::take(&mut queue.vital)
+            }
         };
         // A lone write may have been committed in place meanwhile.
-        if batch.is_empty() {
-            return;
+        if !batch.is_empty() {
+            self.commit_batch(conn, batch);
         }
+    }
+
+    fn commit_batch(&self, conn: MutexGuard<'_, Connection>, mut batch: VecDeque<Box<dyn Write>>) {
         let mut writes: Vec<&mut dyn Write> =
             batch.iter_mut().map(|write| &mut **write as &mut dyn Write).collect();
         match commit::commit(&conn, self.clock.as_ref(), &mut writes) {
-            Ok(changes) => {
+            Ok(committed) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                let rest = batch.split_off(committed.count);
+                if !rest.is_empty() {
+                    lock(&self.queue).put_back(rest);
+                }
                 drop(conn);
-                changes.tell(&self.hub);
+                committed.changes.tell(&self.hub);
             }
             Err(fault) => commit::refuse_all(&mut writes, &fault),
         }
