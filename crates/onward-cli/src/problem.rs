@@ -149,6 +149,7 @@ fn exit_of(code: Code) -> Exit {
         | Code::StoreLocked
         | Code::StoreFull
         | Code::StoreReadOnly
+        | Code::StoreReplaced
         | Code::StoreCorrupt
         | Code::StoreNotDurable
         | Code::SchemaMissing

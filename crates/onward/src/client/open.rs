@@ -127,6 +127,10 @@ async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
             let about = "sqlite:PATH takes no parameters; leave out what begins with ?";
             Err(Error::new(Code::InvalidOption).about(about))
         }
+        Some(("sqlite", path)) if path.starts_with("file:") => {
+            let about = "sqlite:PATH takes a path and no URI; leave out file:";
+            Err(Error::new(Code::InvalidOption).about(about))
+        }
         #[cfg(feature = "sqlite")]
         Some(("sqlite", path)) if !path.is_empty() => open_sqlite(path).await,
         #[cfg(feature = "postgres")]

@@ -61,6 +61,8 @@ codes! {
         "The disk is full. Free some space; running work goes on by itself afterwards.";
     StoreReadOnly = "store_read_only", false,
         "The database file or its folder cannot be written. Check owner and mode, then reopen.";
+    StoreReplaced = "store_replaced", false,
+        "The database file was deleted or replaced while it was open. Restart the program.";
     StoreCorrupt = "store_corrupt", false,
         "The database is not a store of ours, or is damaged. Check its path or schema; restore a \
          damaged one.";

@@ -219,6 +219,7 @@ fn outage_code(outage: Outage) -> Code {
         Outage::Locked => Code::StoreLocked,
         Outage::Full => Code::StoreFull,
         Outage::ReadOnly => Code::StoreReadOnly,
+        Outage::Replaced => Code::StoreReplaced,
     }
 }
 

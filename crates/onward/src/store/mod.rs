@@ -388,6 +388,8 @@ pub enum Outage {
     Full,
     /// It cannot be written.
     ReadOnly,
+    /// Its file was deleted, or another one is in its place.
+    Replaced,
 }
 
 impl fmt::Display for Error {
@@ -450,6 +452,7 @@ impl fmt::Display for Outage {
             Outage::Locked => "the store is locked",
             Outage::Full => "the disk is full",
             Outage::ReadOnly => "the store cannot be written",
+            Outage::Replaced => "the database file was deleted or replaced",
         })
     }
 }

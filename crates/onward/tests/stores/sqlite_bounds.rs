@@ -1,14 +1,16 @@
-//! What the SQLite store may take: bytes in a commit, bytes on disk, time of the only writer.
+//! What the SQLite store may take, bytes in a commit and on disk, and what it does with its files.
 
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use futures::future::{BoxFuture, join_all};
 use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
-use onward::{Clock, Json, Timestamp};
+use onward::{Clock, Code, Json, Onward, Timestamp, WorkerId};
 
-use super::sqlite_store::{Temp, joined, new_run, new_worker};
+use super::sqlite_store::{Temp, joined, new_run, new_worker, started};
 
 /// Each look at it is a millisecond later, so that the times of what was written show the order of commits.
 #[derive(Debug, Default)]
@@ -41,7 +43,7 @@ async fn behind_heavy_starts<T>(
     let starts: Vec<_> = (0..24).map(|_| store.start(vec![heavy(1024 * 1024)])).collect();
     let release = async { other.execute_batch("rollback").unwrap() };
     let (started, then, ()) = futures::join!(join_all(starts), then(), release);
-    started.into_iter().flat_map(Result::unwrap).for_each(|started| drop(started.unwrap()));
+    started.into_iter().flat_map(Result::unwrap).for_each(|started| assert!(started.is_ok()));
     then
 }
 
@@ -73,4 +75,108 @@ async fn a_renewal_waits_for_one_commit_of_payloads_at_most() {
     assert!(before.len() <= 1, "commits before the renewal: {before:?}");
     // Its time is that of its own commit.
     assert!(page.runs.iter().all(|run| run.created_at.as_millis() != renewed_at));
+}
+
+#[tokio::test]
+async fn the_log_is_small_again_after_a_long_reader() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let log = || std::fs::metadata(temp.folder.path().join("onward.db-wal")).unwrap().len();
+    let reader = temp.raw();
+    reader.execute_batch("begin; select count(*) from onward_runs").unwrap();
+    for _ in 0..48 {
+        store.start(vec![heavy(1024 * 1024)]).await.unwrap();
+    }
+    assert!(log() > 40 * 1024 * 1024, "the reader kept {} bytes", log());
+    reader.execute_batch("rollback").unwrap();
+    // Enough for the log to be copied back, and one more, with which it begins anew.
+    for _ in 0..12 {
+        store.start(vec![heavy(1024 * 1024)]).await.unwrap();
+    }
+    assert!(log() <= 32 * 1024 * 1024, "{} bytes are left", log());
+}
+
+#[test]
+fn a_sync_reaches_the_disk_where_that_takes_more() {
+    let temp = Temp::new();
+    let store = temp.open();
+    assert_eq!(store.writer_pragma("fullfsync"), Some(1));
+    assert_eq!(store.writer_pragma("checkpoint_fullfsync"), Some(1));
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn files_that_the_store_makes_are_its_owners_alone() {
+    let temp = Temp::new();
+    let store = temp.open();
+    joined(&store).await;
+    let folder = temp.folder.path();
+    for file in ["onward.db", "onward.db-wal", "onward.db-shm"] {
+        assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
+    }
+    assert_eq!(mode(&folder.join("onward.db-workers")), 0o700);
+    drop(store);
+    // A file that is there keeps what its owner decided.
+    std::fs::set_permissions(temp.path(), std::fs::Permissions::from_mode(0o640)).unwrap();
+    drop(temp.open());
+    assert_eq!(mode(&temp.path()), 0o640);
+}
+
+#[tokio::test]
+async fn a_store_stays_with_its_file_whatever_led_there() {
+    let temp = Temp::new();
+    drop(temp.open());
+    let link = temp.folder.path().join("link.db");
+    symlink(temp.path(), &link).unwrap();
+    let store = SqliteStore::open(&link).unwrap();
+    let worker = joined(&store).await;
+    // Whoever opens the file by its own name finds this worker alive.
+    assert!(temp.folder.path().join("onward.db-workers").join(worker.to_string()).exists());
+    std::fs::remove_file(&link).unwrap();
+    let run = started(&store).await;
+    assert!(store.get(Which::Id(run)).await.unwrap().is_some());
+    assert_eq!(store.list(Query::default()).await.unwrap().runs.len(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_was_deleted_or_replaced_takes_no_write() {
+    for put_another in [false, true] {
+        let temp = Temp::new();
+        let store = temp.open();
+        let worker = joined(&store).await;
+        store.renew(worker).await.unwrap();
+        std::fs::rename(temp.path(), temp.folder.path().join("before.db")).unwrap();
+        if put_another {
+            std::fs::write(temp.path(), "").unwrap();
+        }
+        let refused = store.renew(worker).await.unwrap_err();
+        assert!(matches!(refused, Error::Unavailable(Outage::Replaced, _)), "{refused}");
+        let refused = store.start(vec![new_run()]).await.unwrap_err();
+        assert_eq!(onward::Error::from(refused).code(), Code::StoreReplaced);
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_removes_the_lock_files_of_the_dead() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    let file =
+        |worker: WorkerId| temp.folder.path().join("onward.db-workers").join(worker.to_string());
+    // Its process died before it was entered, or long after it was marked.
+    let dead = WorkerId::new();
+    std::fs::write(file(dead), "").unwrap();
+    store.sweep(Sweep { worker, expired: ExpiredLeases::Leave }).await.unwrap();
+    assert!(!file(dead).exists());
+    assert!(file(worker).exists());
+}
+
+#[tokio::test]
+async fn a_uri_is_no_path() {
+    let refused = Onward::open("sqlite:file:onward.db").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidOption);
+    assert!(refused.to_string().contains("leave out file:"), "{refused}");
 }

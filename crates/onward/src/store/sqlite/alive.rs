@@ -6,7 +6,7 @@
 //! says nothing, and only the mark `lost_at` takes a lease away.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,14 @@ impl Alive {
     pub(super) fn beside(database: &Path) -> Self {
         let mut folder = database.as_os_str().to_owned();
         folder.push("-workers");
-        Self { folder: folder.into(), held: Mutex::default() }
+        let alive = Self { folder: folder.into(), held: Mutex::default() };
+        // Without it no worker can be shown, and says so when it joins.
+        let _ = alive.create_folder();
+        alive
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Shows that the worker is alive, from here on until it is forgotten or the process ends.
@@ -35,7 +42,7 @@ impl Alive {
         if self.held().contains_key(&worker) {
             return Ok(());
         }
-        fs::create_dir_all(&self.folder)?;
+        self.create_folder()?;
         let path = self.path(worker);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
         match file.try_lock() {
@@ -48,6 +55,15 @@ impl Alive {
             // A file without a lock would say that the worker is dead.
             Err(TryLockError::Error(_)) => fs::remove_file(&path),
         }
+    }
+
+    /// Creates the folder for its owner alone: its files say which workers there are.
+    fn create_folder(&self) -> io::Result<()> {
+        let mut folder = DirBuilder::new();
+        folder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+        folder.create(&self.folder)
     }
 
     /// Removes the worker's file and lets go of its lock.
@@ -68,9 +84,14 @@ impl Alive {
         file.is_ok_and(|file| file.try_lock().is_ok())
     }
 
-    /// Removes the file of a dead worker.
-    pub(super) fn bury(&self, worker: WorkerId) {
-        let _ = fs::remove_file(self.path(worker));
+    /// Removes the files of workers that are dead and not among these: those have runs to be taken first.
+    pub(super) fn bury(&self, live: &[WorkerId]) {
+        let Ok(files) = fs::read_dir(&self.folder) else { return };
+        let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+        let workers = names.filter_map(|name| name.parse::<WorkerId>().ok());
+        for worker in workers.filter(|worker| !live.contains(worker) && self.is_dead(*worker)) {
+            let _ = fs::remove_file(self.path(worker));
+        }
     }
 
     fn path(&self, worker: WorkerId) -> PathBuf {

@@ -3,10 +3,13 @@
 //! Owns: begin, commit, undoing a bad write without its neighbours, and how many bytes a commit may
 //! grow to. Never decides which other writes go together; that is the writer's queue.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::fault::{Fault, Uncommitted};
+use super::gate::Gate;
 use super::tx::{Changes, Tx};
 use crate::Clock;
 use crate::store::Error;
@@ -81,6 +84,14 @@ where
     }
 }
 
+/// Where and how writes are committed.
+pub(super) struct Site<'a> {
+    pub(super) clock: &'a dyn Clock,
+    pub(super) gate: &'a Gate,
+    /// How long they wait for another process that writes.
+    pub(super) patience: Duration,
+}
+
 /// What a commit took.
 #[derive(Default)]
 pub(super) struct Committed {
@@ -98,16 +109,16 @@ pub(super) struct Committed {
 /// [`COMMIT_BYTES_MAX`]: crate::limits::COMMIT_BYTES_MAX
 pub(super) fn commit(
     conn: &Connection,
-    clock: &dyn Clock,
+    at: &Site<'_>,
     writes: &mut [&mut dyn Write],
 ) -> Result<Committed, Fault> {
-    match commit_together(conn, clock, writes) {
+    match commit_together(conn, at, writes) {
         Err(Fault::Uncommitted(_)) if writes.len() > 1 => {}
         committed => return committed,
     }
     let mut all = Committed { count: writes.len(), ..Committed::default() };
     for write in writes.chunks_mut(1) {
-        match commit_together(conn, clock, write) {
+        match commit_together(conn, at, write) {
             Ok(one) => all.changes.add(one.changes),
             Err(fault) => refuse_all(write, &fault),
         }
@@ -117,11 +128,11 @@ pub(super) fn commit(
 
 fn commit_together(
     conn: &Connection,
-    clock: &dyn Clock,
+    at: &Site<'_>,
     writes: &mut [&mut dyn Write],
 ) -> Result<Committed, Fault> {
     let applied = loop {
-        match apply(conn, clock, writes) {
+        match apply(conn, at, writes) {
             // At least one more write has its answer, so this ends.
             Err(Fault::Ended) => {}
             applied => break applied,
@@ -146,17 +157,17 @@ fn commit_together(
 /// Begins a transaction and applies them.
 fn apply(
     conn: &Connection,
-    clock: &dyn Clock,
+    at: &Site<'_>,
     writes: &mut [&mut dyn Write],
 ) -> Result<Committed, Fault> {
     // What a panic left open, or a write before.
     roll_back(conn);
-    run(conn, "begin immediate")?;
-    match apply_together(conn, clock, writes) {
+    at.gate.begin(conn, at.patience)?;
+    match apply_together(conn, at, writes) {
         Err(Fault::Data(_)) if writes.len() > 1 => {
             roll_back(conn);
-            run(conn, "begin immediate")?;
-            apply_each(conn, clock, writes)
+            at.gate.begin(conn, at.patience)?;
+            apply_each(conn, at, writes)
         }
         applied => applied,
     }
@@ -168,10 +179,10 @@ fn points(writes: &[&mut dyn Write]) -> impl Iterator<Item = Points> {
 
 fn apply_together(
     conn: &Connection,
-    clock: &dyn Clock,
+    at: &Site<'_>,
     writes: &mut [&mut dyn Write],
 ) -> Result<Committed, Fault> {
-    let mut tx = Tx::new(conn, clock.now());
+    let mut tx = Tx::new(conn, at.clock.now());
     let mut count = 0;
     for write in writes {
         write.apply(&mut tx)?;
@@ -186,10 +197,10 @@ fn apply_together(
 /// Applies each write in a savepoint of its own, so that only the bad ones are undone.
 fn apply_each(
     conn: &Connection,
-    clock: &dyn Clock,
+    at: &Site<'_>,
     writes: &mut [&mut dyn Write],
 ) -> Result<Committed, Fault> {
-    let mut tx = Tx::new(conn, clock.now());
+    let mut tx = Tx::new(conn, at.clock.now());
     let mut count = 0;
     for write in writes {
         run(conn, "savepoint one")?;

@@ -45,6 +45,11 @@ impl Fault {
         Fault::Data(source.into())
     }
 
+    /// Somebody else is to write first.
+    pub(super) fn locked(why: &str) -> Self {
+        Fault::Outage(Outage::Locked, why.to_owned())
+    }
+
     pub(super) fn is_locked(&self) -> bool {
         matches!(self, Fault::Outage(Outage::Locked, _))
     }

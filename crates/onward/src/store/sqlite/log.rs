@@ -9,7 +9,7 @@
 //! nothing is left and the next write begins the log anew.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,11 +63,10 @@ struct Seen {
 }
 
 impl Log {
-    /// The log of this database.
+    /// The log of this database; SQLite keeps it beside the file that a link leads to.
     pub(super) fn of(database: &Path, busy_timeout: Duration) -> Result<Self, Fault> {
         let copier = open::copier(database, busy_timeout)?;
-        // SQLite keeps the log beside the file that a link leads to.
-        let mut path = OsString::from(fs::canonicalize(database).map_err(Fault::data)?);
+        let mut path = OsString::from(database);
         path.push("-wal");
         let page_bytes =
             copier.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0))?;

@@ -23,7 +23,7 @@ const TOP: &str = concat!(include_str!("sql/look_key.sql"), include_str!("sql/lo
 
 impl Looks for SqliteStore {
     fn run_keys(&self, look: KeyLook) -> Answer<'_, RunKeyPage> {
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let most = look.limit.clamp(1, PAGE_ROWS_MAX);
             let (key, run) = look.begin();
             let params = params![key, look.end(), run_blob(run), look.workflow, limit(most + 1)];
@@ -36,11 +36,11 @@ impl Looks for SqliteStore {
 
     fn top_keys(&self, most: usize) -> Answer<'_, Vec<RunKey>> {
         let most = limit(most.clamp(1, PAGE_ROWS_MAX));
-        self.readers.look(move |conn| row::all(conn, TOP, [most], run_key))
+        self.people.look(move |conn| row::all(conn, TOP, [most], run_key))
     }
 
     fn key_conflicts(&self, before: Option<u64>, most: usize) -> Answer<'_, KeyConflictPage> {
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let most = most.clamp(1, PAGE_ROWS_MAX);
             let params = params![before.map_or(i64::MAX, signed), limit(most + 1)];
             let sql = include_str!("sql/look_conflicts.sql");
@@ -52,7 +52,7 @@ impl Looks for SqliteStore {
     }
 
     fn minutes(&self, since: Timestamp) -> Answer<'_, Vec<Minute>> {
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let (most, time) = (limit(SERIES_RUNS_MAX), since.as_millis());
             let params = params![run_blob(least_id(since)), time, most];
             let sql = include_str!("sql/look_started.sql");
@@ -70,7 +70,7 @@ impl Looks for SqliteStore {
     }
 
     fn ends(&self, look: EndLook) -> Answer<'_, Ends> {
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let most = look.limit.clamp(1, ENDS_COUNTED_MAX);
             let (at, run) = look.after;
             let (at, before) = (at.as_millis(), look.before.as_millis());
@@ -154,7 +154,7 @@ impl Audit for SqliteStore {
     }
 
     fn audits(&self, before: Option<AuditId>, most: usize) -> Answer<'_, AuditPage> {
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let most = most.clamp(1, PAGE_ROWS_MAX);
             let before = before.unwrap_or(AuditId::from_u128(u128::MAX));
             let params = params![blob(before), limit(most + 1)];

@@ -10,6 +10,8 @@ mod claim;
 mod commit;
 mod export;
 mod fault;
+mod file;
+mod gate;
 mod guard;
 mod import;
 mod inside;
@@ -38,13 +40,15 @@ mod writer;
 
 use std::fmt;
 use std::future::ready;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::alive::Alive;
 use self::commit::{Points, VerbWrite};
 use self::fault::Fault;
+use self::file::DatabaseFile;
+use self::gate::Gate;
 use self::guard::Guard;
 pub(crate) use self::inside::{signal_inside, start_inside};
 use self::log::Log;
@@ -64,15 +68,15 @@ const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// A store in one SQLite file, on disk when a write returns: write-ahead log, synced at every
 /// commit. Writes that come together share a commit.
 pub struct SqliteStore {
-    path: PathBuf,
-    /// Where the path led when the file was opened.
-    file: PathBuf,
+    file: Arc<DatabaseFile>,
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
     writer: Writer,
     /// Keeps users' bodies inside their transactions, on the writer's connection.
     guard: Arc<Guard>,
+    /// For the engine, and for people.
     readers: Arc<Readers>,
+    people: Arc<Readers>,
     alive: Arc<Alive>,
 }
 
@@ -120,19 +124,22 @@ impl SqliteStore {
     /// # Errors
     /// As [`open`](SqliteStore::open).
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, crate::Error> {
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
         let SqliteOptions { clock, busy_timeout } = options;
-        let mut conn = open::writer(&path, busy_timeout)?;
+        let mut conn = open::writer(path, busy_timeout)?;
         let guard = Guard::of(&mut conn);
         let hub = Arc::new(Hub::default());
-        let log = Log::of(&path, busy_timeout).map_err(Error::from)?;
-        let connections = Connections { writer: conn, log, busy_timeout };
+        let file = Arc::new(DatabaseFile::at(path).map_err(Error::from)?);
+        let log = Log::of(file.path(), busy_timeout).map_err(Error::from)?;
+        let alive = Arc::new(Alive::beside(file.path()));
+        let gate = Gate::in_folder(alive.folder());
+        let connections =
+            Connections { writer: conn, log, file: Arc::clone(&file), gate, busy_timeout };
         let writer = Writer::start(connections, Arc::clone(&hub), Arc::clone(&clock))
             .map_err(|error| crate::Error::new(Code::StoreUnavailable).because(error))?;
-        let readers = Arc::new(Readers::new(path.clone(), busy_timeout));
-        let alive = Arc::new(Alive::beside(&path));
-        let file = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        Ok(Self { path, file, clock, hub, writer, guard, readers, alive })
+        let readers = Arc::new(Readers::of_engine(file.path().to_owned(), busy_timeout));
+        let people = Arc::new(Readers::of_people(file.path().to_owned(), busy_timeout));
+        Ok(Self { file, clock, hub, writer, guard, readers, people, alive })
     }
 
     /// Commits of this store so far, for tests of how writes are gathered.
@@ -165,14 +172,15 @@ impl SqliteStore {
         self.writer.submit(VerbWrite::new(verb, None), Size::Large)
     }
 
-    /// Workers that are not lost and whose process, on this machine, is gone.
-    async fn dead(&self) -> Result<Vec<WorkerId>, Error> {
+    /// Workers that are not lost, and those of them whose process, on this machine, is gone.
+    async fn live_and_dead(&self) -> Result<(Vec<WorkerId>, Vec<WorkerId>), Error> {
         let alive = Arc::clone(&self.alive);
         let look = self.readers.look(move |conn| {
             let sql = include_str!("sql/sweep_live.sql");
             let live = row::all(conn, sql, [], |row| Ok(row::whole_id(row, 0)))?;
-            let live = live.into_iter().flatten().map(row::worker_id);
-            Ok(live.filter(|worker| alive.is_dead(*worker)).collect())
+            let live: Vec<_> = live.into_iter().flatten().map(row::worker_id).collect();
+            let dead = live.iter().copied().filter(|worker| alive.is_dead(*worker)).collect();
+            Ok((live, dead))
         });
         look.await
     }
@@ -184,7 +192,7 @@ impl Store for SqliteStore {
     }
 
     fn sqlite_file(&self) -> Option<&Path> {
-        Some(&self.file)
+        Some(self.file.path())
     }
 
     fn start(&self, runs: Vec<NewRun>) -> Answer<'_, Vec<Result<Started, Error>>> {
@@ -272,10 +280,10 @@ impl Store for SqliteStore {
 
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept> {
         Box::pin(async move {
-            let dead = self.dead().await?;
+            let (mut live, dead) = self.live_and_dead().await?;
             let swept = self.large(move |tx| sweep::sweep(tx, &sweep, &dead)).await?;
-            let buried = swept.lost.iter().filter(|worker| self.alive.is_dead(**worker));
-            buried.for_each(|worker| self.alive.bury(*worker));
+            live.retain(|worker| !swept.lost.contains(worker));
+            self.alive.bury(&live);
             Ok(swept)
         })
     }
@@ -296,20 +304,20 @@ impl Store for SqliteStore {
     }
 
     fn list(&self, query: Query) -> Answer<'_, RunPage> {
-        self.readers.look(move |conn| look::list(conn, &query))
+        self.people.look(move |conn| look::list(conn, &query))
     }
 
     fn history(&self, run: RunId, after: Option<u64>, limit: usize) -> Answer<'_, HistoryPage> {
-        self.readers.look(move |conn| look::history(conn, run, after, limit))
+        self.people.look(move |conn| look::history(conn, run, after, limit))
     }
 
     fn duplicates(&self, run: RunId) -> Answer<'_, Duplicates> {
-        self.readers.look(move |conn| look::duplicates(conn, run))
+        self.people.look(move |conn| look::duplicates(conn, run))
     }
 
     fn stats(&self) -> Answer<'_, Stats> {
         let alive = Arc::clone(&self.alive);
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let mut stats = look::stats(conn)?;
             stats.workers.retain(|worker| !alive.is_dead(worker.id));
             Ok(stats)
@@ -318,7 +326,7 @@ impl Store for SqliteStore {
 
     fn workers(&self) -> Answer<'_, Vec<WorkerInfo>> {
         let alive = Arc::clone(&self.alive);
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let mut workers = look::workers(conn)?;
             workers.retain(|worker| !alive.is_dead(worker.id));
             Ok(workers)
@@ -364,7 +372,7 @@ impl Store for SqliteStore {
 
 impl Portable for SqliteStore {
     fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>> {
-        self.readers.look(move |conn| export::export(conn, after, limit))
+        self.people.look(move |conn| export::export(conn, after, limit))
     }
 
     fn import(&self, import: Import) -> Answer<'_, Imported> {
@@ -382,7 +390,7 @@ impl Schedules for SqliteStore {
     }
 
     fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage> {
-        self.readers.look(move |conn| schedules::list(conn, after.as_deref(), limit))
+        self.people.look(move |conn| schedules::list(conn, after.as_deref(), limit))
     }
 
     fn due_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, DueSchedules> {
@@ -415,7 +423,7 @@ impl Schedules for SqliteStore {
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.path).finish()
+        f.debug_struct("SqliteStore").field("path", &self.file.path()).finish()
     }
 }
 

@@ -21,7 +21,7 @@ impl Notebook for SqliteStore {
     }
 
     fn log(&self, run: RunId, after: u64, limit: usize) -> Answer<'_, LogPage> {
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let row = row::by_id(conn, run)?.ok_or(Error::NotFound)?;
             let limit = limit.clamp(1, PAGE_ROWS_MAX);
             let mut lines = lines(conn, row.no, after, row::limit(limit + 1))?;

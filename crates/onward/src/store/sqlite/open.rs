@@ -13,7 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
-use super::row;
+use super::{file, row};
 use crate::store::Error as StoreError;
 use crate::{Code, Error};
 
@@ -37,6 +37,10 @@ const MIGRATIONS: &[&str] = &[
 /// and index that hundreds of concurrent runs write to; it is taken only as it is used.
 const CACHE_KIB: i64 = 64 * 1024;
 
+/// Bytes that the write-ahead log keeps when it begins anew: what it grows to while nobody reads for long, twice
+/// over, so that it is seldom made longer again.
+const LOG_BYTES_KEPT: i64 = 32 * 1024 * 1024;
+
 /// Statements that a connection keeps prepared: more than the store has.
 const STATEMENTS_KEPT: usize = 128;
 
@@ -48,8 +52,12 @@ pub(super) fn writer(path: &Path, busy_timeout: Duration) -> Result<Connection, 
     check_folder(path)?;
     let at_path =
         |fault: Fault| Error::from(StoreError::from(fault)).about(format!("{}", path.display()));
+    let is_new = !path.exists();
     let conn = connect(path, OpenFlags::SQLITE_OPEN_CREATE, busy_timeout).map_err(at_path)?;
-    let version = version(&conn).map_err(at_path)?;
+    let version = version(&conn).map_err(|fault| at_path(file::cannot_open(path, fault)))?;
+    if is_new {
+        file::keep_private(path);
+    }
     check_version(version).map_err(|error| error.about_file(path, version))?;
     if conn.is_readonly("main").map_err(|error| at_path(error.into()))? {
         return Err(Error::new(Code::StoreReadOnly).about(format!("{}", path.display())));
@@ -74,12 +82,14 @@ pub(super) fn reader(path: &Path, busy_timeout: Duration) -> Result<Connection, 
 pub(super) fn copier(path: &Path, busy_timeout: Duration) -> Result<Connection, Fault> {
     let conn = connect(path, OpenFlags::empty(), busy_timeout)?;
     conn.pragma_update(None, "synchronous", "full")?;
+    reach_the_disk(&conn)?;
     Ok(conn)
 }
 
 fn connect(path: &Path, more: OpenFlags, busy_timeout: Duration) -> Result<Connection, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
-    let conn = Connection::open_with_flags(path, flags)?;
+    let opened = Connection::open_with_flags(path, flags);
+    let conn = opened.map_err(|error| file::cannot_open(path, error.into()))?;
     conn.busy_timeout(busy_timeout)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     // A statement keeps its plan whatever is bound to it; otherwise some are planned anew each
@@ -113,9 +123,19 @@ fn set_durable(conn: &Connection, busy_timeout: Duration) -> Result<(), Fault> {
     if synchronous != 2 {
         return Err(Fault::data(format!("synchronous is {synchronous}, not FULL")));
     }
+    reach_the_disk(conn)?;
     // The log is copied back by the writer's thread, never within a commit.
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // What a long reader made it grow to is given back when it begins anew.
+    conn.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
     conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(())
+}
+
+/// On macOS an ordinary sync leaves what it wrote in the disk's own memory. Elsewhere this changes nothing.
+fn reach_the_disk(conn: &Connection) -> Result<(), Fault> {
+    conn.pragma_update(None, "fullfsync", true)?;
+    conn.pragma_update(None, "checkpoint_fullfsync", true)?;
     Ok(())
 }
 

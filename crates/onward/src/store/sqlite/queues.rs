@@ -45,16 +45,16 @@ impl Queues for SqliteStore {
     }
 
     fn get_queue(&self, name: String) -> Answer<'_, Option<Queue>> {
-        self.readers.look(move |conn| Ok(get(conn, &name)?.map(|limited| limited.queue)))
+        self.people.look(move |conn| Ok(get(conn, &name)?.map(|limited| limited.queue)))
     }
 
     fn list_queues(&self, after: Option<String>, limit: usize) -> Answer<'_, QueuePage> {
-        self.readers.look(move |conn| list(conn, after.as_deref(), limit))
+        self.people.look(move |conn| list(conn, after.as_deref(), limit))
     }
 
     fn queue_use(&self, name: String, lane: Option<String>) -> Answer<'_, Option<QueueUse>> {
         let now = self.clock.now();
-        self.readers.look(move |conn| queue_use(conn, &name, lane.as_deref(), now))
+        self.people.look(move |conn| queue_use(conn, &name, lane.as_deref(), now))
     }
 
     fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported> {

@@ -71,7 +71,7 @@ impl Keys for SqliteStore {
 
     fn step_keys(&self, after: Option<String>, most: usize) -> Answer<'_, StepKeyPage> {
         let now = self.clock.now().as_millis();
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let most = most.clamp(1, PAGE_ROWS_MAX);
             let params = params![after.unwrap_or_default(), now, limit(most + 1)];
             let mut keys = row::all(conn, KEYS, params, read)?;
@@ -82,7 +82,7 @@ impl Keys for SqliteStore {
     }
 
     fn key_duplicates(&self, key: String) -> Answer<'_, Duplicates> {
-        self.readers.look(move |conn| {
+        self.people.look(move |conn| {
             let Some(row) = find(conn, &key)? else { return Ok(Duplicates::default()) };
             let sql = include_str!("sql/key_duplicates.sql");
             let latest = row::all(conn, sql, [signed(row.token)], |row| {

@@ -24,8 +24,10 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::commit::{self, VerbWrite, Write};
+use super::commit::{self, Committed, Site, VerbWrite, Write};
 use super::fault::Fault;
+use super::file::DatabaseFile;
+use super::gate::Gate;
 use super::log::Log;
 use super::tx::Tx;
 use crate::Clock;
@@ -66,6 +68,10 @@ pub(super) struct Connections {
     pub(super) writer: Connection,
     /// The log that it writes to.
     pub(super) log: Log,
+    /// The file of both.
+    pub(super) file: Arc<DatabaseFile>,
+    /// Where this process and others take turns.
+    pub(super) gate: Gate,
     /// How long a write waits for another program.
     pub(super) busy_timeout: Duration,
 }
@@ -73,6 +79,8 @@ pub(super) struct Connections {
 struct Shared {
     conn: Mutex<Connection>,
     log: Log,
+    file: Arc<DatabaseFile>,
+    gate: Gate,
     queue: Mutex<Queue>,
     /// Told when a write is queued, when the store closes, and when somebody begins to wait.
     ready: Condvar,
@@ -140,10 +148,14 @@ impl Writer {
         hub: Arc<Hub>,
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<Self> {
-        let Connections { writer, log, busy_timeout } = connections;
+        let Connections { writer, log, file, gate, busy_timeout } = connections;
+        // Whoever begins a transaction waits by itself.
+        let _ = writer.busy_timeout(Duration::ZERO);
         let shared = Arc::new(Shared {
             conn: Mutex::new(writer),
             log,
+            file,
+            gate,
             queue: Mutex::default(),
             ready: Condvar::new(),
             hub,
@@ -264,11 +276,8 @@ impl Shared {
     /// Commits a write that was alone, without waiting for another process that writes: that may
     /// take long, so the thread waits instead. Until the connection is let go nothing overtakes.
     fn commit_lone(&self, conn: &Connection, mut write: Box<dyn Write>) {
-        let _ = conn.busy_timeout(Duration::ZERO);
         let mut writes = [&mut *write as &mut dyn Write];
-        let committed = commit::commit(conn, self.clock.as_ref(), &mut writes);
-        let _ = conn.busy_timeout(self.busy_timeout);
-        match committed {
+        match self.commit(conn, Duration::ZERO, &mut writes) {
             Ok(committed) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 committed.changes.tell(&self.hub);
@@ -344,7 +353,7 @@ impl Shared {
     fn commit_batch(&self, conn: MutexGuard<'_, Connection>, mut batch: VecDeque<Box<dyn Write>>) {
         let mut writes: Vec<&mut dyn Write> =
             batch.iter_mut().map(|write| &mut **write as &mut dyn Write).collect();
-        match commit::commit(&conn, self.clock.as_ref(), &mut writes) {
+        match self.commit(&conn, self.busy_timeout, &mut writes) {
             Ok(committed) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 let rest = batch.split_off(committed.count);
@@ -357,6 +366,17 @@ impl Shared {
             Err(fault) => commit::refuse_all(&mut writes, &fault),
         }
         batch.into_iter().for_each(Write::answer);
+    }
+
+    fn commit(
+        &self,
+        conn: &Connection,
+        patience: Duration,
+        writes: &mut [&mut dyn Write],
+    ) -> Result<Committed, Fault> {
+        self.file.check()?;
+        let site = Site { clock: self.clock.as_ref(), gate: &self.gate, patience };
+        commit::commit(conn, &site, writes)
     }
 
     /// Wakes every waiter if another process wrote since the last look.
