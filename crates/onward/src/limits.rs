@@ -119,6 +119,10 @@ pub const CASCADE_PASSES_MAX: usize = 64;
 /// see who died, and a crash loop does not fill the store with rows.
 pub const LOST_WORKERS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Rows after which one prune deletes no further run: a fraction of a second for the only writer of a file. A
+/// single run may have more.
+pub const PRUNE_ROWS_MAX: usize = 5_000;
+
 /// Runs that one prune deletes in a transaction: fewer than a sweep moves, because each has rows in
 /// several tables, and a prune must not hold up live work.
 pub const PRUNE_BATCH_MAX: usize = 500;

@@ -10,7 +10,7 @@ use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
 use onward::{Clock, Code, Json, Onward, Timestamp, WorkerId};
 
-use super::sqlite_store::{Temp, joined, new_run, new_worker, started};
+use super::sqlite_store::{Temp, claim_of, done, joined, json, new_run, new_worker, started};
 
 /// Each look at it is a millisecond later, so that the times of what was written show the order of commits.
 #[derive(Debug, Default)]
@@ -75,6 +75,33 @@ async fn a_renewal_waits_for_one_commit_of_payloads_at_most() {
     assert!(before.len() <= 1, "commits before the renewal: {before:?}");
     // Its time is that of its own commit.
     assert!(page.runs.iter().all(|run| run.created_at.as_millis() != renewed_at));
+}
+
+#[tokio::test]
+async fn a_prune_is_bounded_in_rows() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    store.start((0..10).map(|_| new_run()).collect()).await.unwrap();
+    for claimed in store.claim(claim_of(worker, 1)).await.unwrap().runs {
+        let records: Vec<_> =
+            (1..=2_000).map(|seq| done(&store, seq, &format!("step {seq}"))).collect();
+        store.record(claimed.lease, records.into()).await.unwrap();
+        let end = End::Completed(json("1"));
+        let settle = Settle { follows: Vec::new(), records: Vec::new(), end, unasked: Vec::new() };
+        store.settle(claimed.lease, settle).await.unwrap();
+    }
+    let mut passes = Vec::new();
+    loop {
+        let pruned = store.prune(Prune::older_than(std::time::Duration::ZERO)).await.unwrap();
+        passes.push(pruned.runs);
+        if !pruned.more {
+            break;
+        }
+    }
+    // Three times two thousand records are past the limit of five thousand.
+    assert_eq!(passes, [3, 3, 3, 1]);
+    assert!(store.list(Query::default()).await.unwrap().runs.is_empty());
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ pub(super) async fn claimed(store: &SqliteStore, worker: WorkerId, ticket: i64) 
     store.claim(claim_of(worker, ticket)).await.unwrap().runs[0].lease
 }
 
-fn done(store: &SqliteStore, seq: u64, step: &str) -> Record {
+pub(super) fn done(store: &SqliteStore, seq: u64, step: &str) -> Record {
     Record::new(seq, step, Entry::Done(json("1")), store.clock().now())
 }
 
@@ -786,9 +786,10 @@ fn hot_statements_walk_their_own_indexes() {
         let path = format!("{}/src/store/sqlite/sql/{name}.sql", env!("CARGO_MANIFEST_DIR"));
         let plan = plan(&conn, &std::fs::read_to_string(path).unwrap());
         assert!(plan.contains(index), "{name}:\n{plan}");
-        // Only a page of one run's history, which is bounded, is sorted.
-        assert!(name == "history" || !plan.contains("TEMP B-TREE"), "{name}:\n{plan}");
-        for scan in plan.lines().filter(|line| line.contains("SCAN")) {
+        // Only the numbers of one run's history are sorted; the bodies are looked up for a page alone.
+        let by_number = plan.contains("SEARCH r USING INTEGER PRIMARY KEY");
+        assert!(name == "history" && by_number || !plan.contains("TEMP B-TREE"), "{name}:\n{plan}");
+        for scan in plan.lines().filter(|line| line.contains("SCAN") && !line.ends_with("SCAN p")) {
             // A partial index walked from its end is no scan of the runs.
             assert!(scan.contains(index), "{name}:\n{plan}");
         }
@@ -797,13 +798,17 @@ fn hot_statements_walk_their_own_indexes() {
 
 /// Statements that read a table of runs or their rows from end to end, or a partial index of them, and why they
 /// may.
-const SCANS: [(&str, &str); 6] = [
-    ("cascade_back", "by the index of runs whose children are to be asked, which are few"),
-    ("cascade_children", "as cascade_back"),
-    ("cascade_done", "as cascade_back"),
-    ("claim_suspects", "whether there is any: it stops at the first"),
-    ("stats_queues", "counts what is queued, for people"),
-    ("stats_states", "counts all there is, for people"),
+///
+/// Each walks one index and no table: that of runs whose children are to be asked, which are few; that of
+/// suspects, until the first; and, for people, those of what is queued and of all states.
+const SCANS: [(&str, &str); 7] = [
+    ("cascade_back", "onward_runs_cascades"),
+    ("cascade_children", "onward_runs_cascades"),
+    ("cascade_done", "onward_runs_cascades"),
+    ("claim_suspects", "onward_runs_suspect"),
+    ("history", "SCAN p"),
+    ("stats_queues", "INDEX onward_runs_"),
+    ("stats_states", "INDEX onward_runs_"),
 ];
 
 /// Statements whose beginning alone names no row; the others are whole, or say in their comment what they
@@ -828,15 +833,16 @@ fn no_statement_reads_a_table_of_runs_from_end_to_end() {
         let follows = text.split_once("ollows ").and_then(|(_, rest)| rest.split_once(".sql"));
         let whole = follows.map_or(String::new(), |(before, _)| sql_of(before)) + &text;
         let plan = plan(&conn, &whole);
-        let may_scan = SCANS.iter().any(|(scanning, _)| scanning == name);
+        let allowed = SCANS.iter().find(|(scanning, _)| scanning == name).map(|(_, by)| *by);
         for line in plan.lines().filter(|line| line.starts_with("SCAN")) {
             let of_runs = ["runs", "inputs", "outputs", "records", "signals", "attempts", "tags"]
                 .iter()
                 .chain(&["keys", "duplicates", "log"])
                 .any(|table| line.contains(&format!("onward_{table}")));
             // One with another name in its statement is told by the index that it uses, or by none.
-            let of_alias = line.split(' ').nth(1).is_some_and(|table| table.len() == 1);
-            assert!(may_scan || !(of_runs || of_alias), "{name}:\n{plan}");
+            let of_alias = line.split(' ').nth(1).is_some_and(|table| table.len() < 4);
+            let is_allowed = allowed.is_some_and(|by| line.contains(by));
+            assert!(is_allowed || !(of_runs || of_alias), "{name}:\n{plan}");
         }
     }
 }

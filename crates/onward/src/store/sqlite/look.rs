@@ -132,6 +132,7 @@ pub(super) fn history(
     let after = after.map_or(-1, row::signed);
     let params = params![no, after, row::limit(limit + 1)];
     let mut records = row::all(conn, include_str!("sql/history.sql"), params, row::record)?;
+    records.sort_by_key(|record| (record.seq, record.attempt));
     let more = records.len() > limit;
     records.truncate(limit);
     Ok(HistoryPage { records, more })

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::row;
 use super::tx::Tx;
 use super::{Answer, SqliteStore};
-use crate::limits::PRUNE_BATCH_MAX;
+use crate::limits::{PRUNE_BATCH_MAX, PRUNE_ROWS_MAX};
 use crate::store::{Conflict, Delete, Error, Prune, Pruned};
 use crate::{RunId, RunState};
 
@@ -32,10 +32,15 @@ pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
     old.sort_unstable();
     let more = old.len() > limit;
     old.truncate(limit);
+    let (mut runs, mut rows) = (0, 0);
     for (_, _, no) in &old {
-        delete(tx, *no)?;
+        rows += delete(tx, *no)?;
+        runs += 1;
+        if rows >= PRUNE_ROWS_MAX {
+            break;
+        }
     }
-    Ok(Pruned { runs: old.len() as u64, more })
+    Ok(Pruned { runs: runs as u64, more: more || runs < old.len() })
 }
 
 impl Delete for SqliteStore {
@@ -81,7 +86,8 @@ fn count(tx: &Tx<'_>, states: &[RunState], ended_by: i64) -> Result<Pruned, Faul
     Ok(Pruned { runs: u64::try_from(runs).unwrap_or(0), more: false })
 }
 
-fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
+/// Deletes a run with all that belongs to it; gives the rows that had most of it.
+fn delete(tx: &mut Tx<'_>, no: i64) -> Result<usize, Fault> {
     let named = row::first(tx.conn, include_str!("sql/prune_run.sql"), [no], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?))
     })?;
@@ -98,6 +104,7 @@ fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
             tx.execute(include_str!("sql/prune_tag.sql"), params![name, value, no])?;
         }
     }
+    let mut rows = 0;
     for sql in [
         include_str!("sql/prune_output.sql"),
         include_str!("sql/prune_records.sql"),
@@ -106,7 +113,7 @@ fn delete(tx: &mut Tx<'_>, no: i64) -> Result<(), Fault> {
         include_str!("sql/prune_signals.sql"),
         include_str!("sql/prune_log.sql"),
     ] {
-        tx.execute(sql, [no])?;
+        rows += tx.execute(sql, [no])?;
     }
-    Ok(())
+    Ok(rows)
 }
