@@ -128,6 +128,39 @@ async fn a_locked_file_is_said_to_be_locked() {
     assert_eq!(run.status().await.unwrap().state, RunState::Queued);
 }
 
+/// SQLite lets a transaction that has read wait for no lock, so the start must not read first.
+#[tokio::test]
+async fn a_start_waits_for_another_programs_write() {
+    let bank = Bank::open();
+    let onward = bank.process().onward;
+    let (mut db, holder) = (bank.db(), bank.db());
+    holder.execute_batch("begin immediate; insert into notes values ('theirs')").unwrap();
+    let tx = db.transaction().unwrap();
+    let holding = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        holder.execute_batch("commit").unwrap();
+    });
+    let run = onward.start(SHIP, &1).key("order-1").in_sqlite(&tx).unwrap();
+    tx.commit().unwrap();
+    holding.join().unwrap();
+    assert_eq!(run.status().await.unwrap().state, RunState::Queued);
+}
+
+#[tokio::test]
+async fn a_start_behind_a_read_that_is_old_says_how_to_begin() {
+    let bank = Bank::open();
+    let onward = bank.process().onward;
+    let mut db = bank.db();
+    let tx = db.transaction().unwrap();
+    tx.query_row("select count(*) from notes", (), |row| row.get::<_, i64>(0)).unwrap();
+    bank.db().execute("insert into notes values ('theirs')", ()).unwrap();
+    let refused = onward.start(SHIP, &1).in_sqlite(&tx).unwrap_err();
+    assert_eq!(refused.code(), Code::StoreLocked);
+    assert!(refused.to_string().contains("begin immediate"), "{refused}");
+    let refused = onward.run(onward::RunId::new()).signal("paid", &1).in_sqlite(&tx).unwrap_err();
+    assert!(refused.to_string().contains("begin immediate"), "{refused}");
+}
+
 const ORDER: Workflow<u32, String> = Workflow::named("order");
 
 /// A transactional step may start runs in its own transaction, and they start once.

@@ -76,10 +76,23 @@ fn check(conn: &Connection, file: &Path) -> Result<(), Error> {
     if conn.is_autocommit() {
         return Err(Error::new(Code::NoTransaction));
     }
+    lock(conn)?;
     if !open::is_current(conn).map_err(StoreError::from)? {
         return other(format!("{theirs:?} lacks the tables of this version"));
     }
     Ok(())
+}
+
+/// Takes the write lock before anything is read: whoever has read first cannot wait for it, and has lost if
+/// somebody else has written since. A file without the tables is found out by who looks at them.
+fn lock(conn: &Connection) -> Result<(), Error> {
+    match conn.execute(include_str!("sql/schema_write.sql"), []).map_err(Fault::from) {
+        Err(fault) if fault.is_locked() => Err(Error::from(StoreError::from(fault)).about(
+            "the transaction cannot get the write lock; begin it with \"begin immediate\" \
+             (TransactionBehavior::Immediate)",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Undoes what a write that failed half-way has written, and nothing of the user's. A refused one
