@@ -54,6 +54,7 @@ pub mod claim;
 pub mod continuation;
 pub mod crash;
 pub mod delete;
+pub mod fair;
 pub mod firing;
 pub mod fork;
 pub mod gather;

@@ -1,6 +1,6 @@
 //! The cases about queues with limits, which are part of the suite.
 //!
-//! Owns: which cases there are. Never what they say; that is `queues`, `limited` and `gather`.
+//! Owns: which cases there are. Never what they say; that is `queues`, `limited`, `fair` and `gather`.
 
 /// Makes one test of every case about queues and gathered starts, on stores that the given
 /// [`Harness`](crate::conformance::Harness) opens. It is part of `conformance_suite`.
@@ -45,6 +45,12 @@ macro_rules! queue_conformance_suite {
                 suspect_is_held_to_the_limits
                 run_kept_off_a_build_is_held_to_its_lane
                 lane_past_the_bound_gets_its_turn
+            }
+            fair {
+                light_lane_waits_one_turn_at_most
+                light_lane_waits_one_turn_beside_a_second_queue
+                light_lane_waits_one_turn_beside_a_second_limited_queue
+                light_lane_waits_one_turn_beside_runs_without_a_lane
             }
             gather {
                 debounced_run_has_the_last_input

@@ -113,6 +113,15 @@ pub(crate) fn choose<S: Site>(
     }
 }
 
+/// Gives the runs that were chosen of a queue, in turn, the places that they have among those of other queues:
+/// the first in turn has the earliest of their places. By its own place, the only run of a light lane would be
+/// the last of them all, and cut off.
+pub(crate) fn in_places<R, P: Ord>(runs: Vec<R>, place: impl Fn(&R) -> P) -> Vec<(P, R)> {
+    let mut places: Vec<P> = runs.iter().map(place).collect();
+    places.sort_unstable();
+    places.into_iter().zip(runs).collect()
+}
+
 /// How many runs the limits of the whole queue leave room for, and when the rate leaves more.
 fn room<S: Site>(
     site: &mut S,

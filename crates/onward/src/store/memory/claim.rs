@@ -65,13 +65,13 @@ fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
         .map(|row| &row.run)
         .filter(|run| !state.queues.contains_key(&run.queue))
         .filter(|run| fits(claim, claim.mode, run))
-        .chain(limited.iter().filter_map(|run| Some(&state.runs.get(run)?.run)))
-        .map(place)
+        .map(|run| (place(run), run.id))
+        .chain(limited.iter().copied())
         .collect();
     queued.sort();
     let mut runs = Vec::new();
     let mut bytes = 0;
-    for (_, _, run) in queued.into_iter().take(limit) {
+    for (_, run) in queued.into_iter().take(limit) {
         let Some(row) = state.runs.get_mut(&run) else { continue };
         rules::claim(&mut row.run, claim.worker, &claim.build, now);
         row.ticket = Some(claim.ticket);
@@ -86,8 +86,11 @@ fn take(state: &mut State, claim: &Claim, now: Timestamp) -> Vec<Claimed> {
     runs
 }
 
-/// A run's place in the order of claims.
-pub(super) fn place(run: &Run) -> (i64, Option<Timestamp>, RunId) {
+/// A place in the order of claims.
+pub(super) type Place = (i64, Option<Timestamp>, RunId);
+
+/// A run's place.
+pub(super) fn place(run: &Run) -> Place {
     (-i64::from(run.priority), run.due_at, run.id)
 }
 

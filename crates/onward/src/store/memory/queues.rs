@@ -6,10 +6,12 @@
 use std::convert::Infallible;
 use std::ops::Bound;
 
-use super::claim::{fits, place};
+use super::claim::{Place, fits, place};
 use super::*;
 use crate::limits::QUEUES_MAX;
-use crate::store::limited::{Choice, Granted, Limited, Site, choose as choose_one, rate_end};
+use crate::store::limited::{
+    Choice, Granted, Limited, Site, choose as choose_one, in_places, rate_end,
+};
 use crate::store::queues::{self, Change, earlier};
 use crate::{Queue, QueueCounts, QueueUse};
 
@@ -259,8 +261,13 @@ fn served(state: &State, claim: &Claim) -> Vec<Limited> {
     limited.filter(|limited| claim.queues.contains(&limited.queue.name)).cloned().collect()
 }
 
-/// The runs of limited queues that a claim may take, queue by queue, in turn.
-pub(super) fn choose(state: &mut State, claim: &Claim, limit: usize, now: Timestamp) -> Vec<RunId> {
+/// The runs of limited queues that a claim may take, queue by queue, in turn, each with its place among all.
+pub(super) fn choose(
+    state: &mut State,
+    claim: &Claim,
+    limit: usize,
+    now: Timestamp,
+) -> Vec<(Place, RunId)> {
     let mut runs = Vec::new();
     for limited in served(state, claim) {
         let choice = chosen(state, claim, &limited, (claim.mode, limit), now);
@@ -269,14 +276,20 @@ pub(super) fn choose(state: &mut State, claim: &Claim, limit: usize, now: Timest
         {
             row.last_lane = Some(cut_at);
         }
-        runs.extend(choice.runs.into_iter().map(|run| run.id));
+        runs.extend(in_places(choice.runs, place).into_iter().map(|(place, run)| (place, run.id)));
     }
     runs
 }
 
 /// Notes what was taken of limited queues: whose turn was last, and what counts against a rate.
-pub(super) fn note(state: &mut State, taken: &[Claimed], chosen: &[RunId], now: Timestamp) {
-    let in_turn = chosen.iter().filter_map(|id| taken.iter().find(|claimed| claimed.run.id == *id));
+pub(super) fn note(
+    state: &mut State,
+    taken: &[Claimed],
+    chosen: &[(Place, RunId)],
+    now: Timestamp,
+) {
+    let in_turn =
+        chosen.iter().filter_map(|(_, id)| taken.iter().find(|claimed| claimed.run.id == *id));
     for claimed in in_turn {
         let run = &claimed.run;
         let Some(limited) = state.queues.get_mut(&run.queue) else { continue };

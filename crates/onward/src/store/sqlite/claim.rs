@@ -108,18 +108,20 @@ fn take(
         ClaimMode::Ordinary => claim.limit.min(CLAIM_BATCH_MAX),
         ClaimMode::Suspect => claim.limit.min(1),
     };
-    let mut candidates = open.first(tx, claim.mode, limit)?;
     let chosen = limited::choose(tx, claim, open, limited, limit)?;
-    candidates.extend(chosen.iter().map(|chosen| chosen.candidate.clone()));
+    let mut candidates: Vec<(Candidate, i64)> =
+        chosen.iter().map(|(place, chosen)| (place.clone(), chosen.no())).collect();
+    let others = open.first(tx, claim.mode, limit)?;
+    candidates.extend(others.into_iter().map(|candidate| (candidate.clone(), candidate.no)));
     candidates.sort_unstable();
     candidates.truncate(limit);
     let mut runs = Vec::with_capacity(candidates.len());
     let mut bytes = 0;
-    for candidate in candidates {
-        let Some((claimed, size)) = readable(tx, claim, candidate.no)? else {
+    for (_, no) in candidates {
+        let Some((claimed, size)) = readable(tx, claim, no)? else {
             continue;
         };
-        runs.push(give(tx, claim, candidate.no, claimed)?);
+        runs.push(give(tx, claim, no, claimed)?);
         bytes += size;
         if bytes > CLAIM_BYTES_MAX {
             break;

@@ -10,13 +10,13 @@ use super::fault::Fault;
 use super::row::{self, worker_blob};
 use super::tx::Tx;
 use crate::Timestamp;
-use crate::store::limited::{Choice, Granted, Limited, Site, choose as choose_one};
+use crate::store::limited::{Choice, Granted, Limited, Site, choose as choose_one, in_places};
 use crate::store::{Claim, ClaimMode, Claimed};
 
 /// A run that a claim may take.
 #[derive(Clone)]
 pub(super) struct Chosen {
-    pub(super) candidate: Candidate,
+    candidate: Candidate,
     lane: Option<String>,
 }
 
@@ -49,6 +49,12 @@ impl Seen<'_, '_> {
         found.sort_unstable();
         found.truncate(limit);
         Ok(found.into_iter().map(|candidate| Chosen { candidate, lane: None }).collect())
+    }
+}
+
+impl Chosen {
+    pub(super) fn no(&self) -> i64 {
+        self.candidate.no
     }
 }
 
@@ -154,21 +160,21 @@ fn chosen(
     choose_one(&mut seen, limited, mode, limit, tx.now)
 }
 
-/// The runs of limited queues that a claim may take, queue by queue, in turn.
+/// The runs of limited queues that a claim may take, queue by queue, in turn, each with its place among all.
 pub(super) fn choose(
     tx: &Tx<'_>,
     claim: &Claim,
     open: &Open<'_>,
     limited: &[Limited],
     limit: usize,
-) -> Result<Vec<Chosen>, Fault> {
+) -> Result<Vec<(Candidate, Chosen)>, Fault> {
     let mut all = Vec::new();
     for limited in limited {
         let choice = chosen(tx, claim, open, limited, (claim.mode, limit))?;
         if let Some(cut_at) = choice.cut_at {
             turn(tx, &limited.queue.name, &cut_at)?;
         }
-        all.extend(choice.runs);
+        all.extend(in_places(choice.runs, |chosen| chosen.candidate.clone()));
     }
     Ok(all)
 }
@@ -177,7 +183,7 @@ pub(super) fn choose(
 pub(super) fn note(
     tx: &Tx<'_>,
     taken: &[Claimed],
-    chosen: &[Chosen],
+    chosen: &[(Candidate, Chosen)],
     limited: &[Limited],
 ) -> Result<(), Fault> {
     for limited in limited {
@@ -195,7 +201,7 @@ pub(super) fn note(
             mine.iter().any(|claimed| row::run_blob(claimed.run.id) == *chosen.candidate.id())
         };
         if limited.queue.limits.per_lane.is_some()
-            && let Some(last) = chosen.iter().rfind(is_taken)
+            && let Some(last) = chosen.iter().map(|(_, chosen)| chosen).rfind(is_taken)
         {
             turn(tx, name, last.lane.as_deref().unwrap_or_default())?;
         }

@@ -130,8 +130,38 @@ begin
 end
 $$;
 
+-- Runs that were chosen of limited queues, each queue's in turn, and others, in one order. The first in turn
+-- of a queue has the earliest of the places that its chosen runs have among all: by its own place, the only run
+-- of a light lane would be the last of them all, and cut off.
+create or replace function onward.claim_in_places(p_chosen uuid[], p_others uuid[]) returns uuid[]
+language sql volatile as $$
+    with all_runs as (
+        select r.id, r.queue, r.priority, r.due_at, c.turn
+        from unnest(p_chosen) with ordinality c (id, turn)
+        join onward.runs r on r.id = c.id
+        union all
+        select r.id, null, r.priority, r.due_at, row_number() over (order by r.priority desc, r.due_at, r.id)
+        from onward.runs r
+        where r.id = any (p_others)
+    ),
+    turns as (
+        select a.id, a.queue, row_number() over (partition by a.queue order by a.turn) as number
+        from all_runs a
+    ),
+    places as (
+        select a.queue, a.priority, a.due_at, a.id,
+            row_number() over (
+                partition by a.queue order by a.priority desc, a.due_at, a.id
+            ) as number
+        from all_runs a
+    )
+    select array_agg(t.id order by p.priority desc, p.due_at, p.id)
+    from turns t
+    join places p on p.queue is not distinct from t.queue and p.number = t.number
+$$;
+
 -- What a claim takes of limited queues beside what it found in others, locked: `chosen` in turn,
--- `taken` in the order of claims. `dry` are the queues that have nothing more for it now.
+-- `taken` in the order of `claim_in_places`. `dry` are the queues that have nothing more for it now.
 create or replace function onward.claim_limited(
     p_now bigint,
     p_worker uuid,
@@ -170,9 +200,7 @@ begin
         end loop;
     end if;
     if chosen <> '{}' then
-        select array_agg(r.id order by r.priority desc, r.due_at, r.id) into taken
-        from onward.runs r
-        where r.id = any (chosen || p_others);
+        taken := onward.claim_in_places(chosen, p_others);
         -- What is left of a queue for want of places is there for the next claim.
         if cardinality(taken) > p_limit then
             taken := taken[1:p_limit];
