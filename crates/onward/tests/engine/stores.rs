@@ -6,9 +6,11 @@ use std::time::Duration;
 use onward::{Onward, RunHandle, RunState};
 
 use crate::database::Schema;
+use crate::listener::heed_watchdog;
 
-/// Plays a test on every store.
+/// Plays a test on every store. None of its runs may miss a wake.
 pub(crate) async fn on_each_store<F: Future<Output = ()>>(test: impl Fn(Onward) -> F) {
+    heed_watchdog();
     test(Onward::open("memory:").await.unwrap()).await;
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("onward.db").display());
