@@ -18,6 +18,7 @@ use super::start::{StartOptions, refused, start_options};
 use crate::clock::millis;
 use crate::limits::{REFUSALS_KEPT_MAX, START_BATCH_MAX};
 use crate::store::{NewRun, StartAt, StartedHow};
+use crate::upkeep::cascade;
 use crate::{Error, Json, Key, OnConflict, Timestamp};
 
 /// Bytes of input in one batch, so that large items do not add up in memory.
@@ -174,12 +175,19 @@ async fn start_batch(
         .collect();
     let runs = batch.into_iter().map(|(_, run)| run).collect();
     let answers = client.store.start(runs).await?;
+    let mut replaces = false;
     for ((place, key), answer) in keys.into_iter().zip(answers) {
         match answer {
             Ok(started) if started.how == StartedHow::Existing => done.existing += 1,
-            Ok(_) => done.started += 1,
+            Ok(started) => {
+                done.started += 1;
+                replaces |= matches!(started.how, StartedHow::Replaced(_));
+            }
             Err(error) => done.refuse(place, refused(error, key.as_deref())),
         }
+    }
+    if replaces {
+        cascade(client.store.as_ref()).await;
     }
     Ok(())
 }

@@ -31,9 +31,10 @@ pub struct Step {
 }
 
 impl Step {
-    /// The step's id: `{run id}/{step name}`, with `#2` for the second step of that name. It is
-    /// the same over all tries, crashes and machines: hand it on as the idempotency key. That of a
-    /// step with a [`key`](crate::StepFuture::key) derives from the key, and is the same over runs.
+    /// The step's id: `{run id}/{step name}`, with `#2` for the second step of that name, or `#={id}`
+    /// with an [`id`](crate::StepFuture::id). It is the same over all tries, crashes and machines: hand
+    /// it on as the idempotency key. That of a step with a [`key`](crate::StepFuture::key) is
+    /// `key/{key}`, and is the same over runs.
     pub fn id(&self) -> &str {
         self.id.get_or_init(|| format!("{}/{}", self.run, self.name).into())
     }

@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward::conformance::Held;
-use onward::store::{MemoryStore, Store};
-use onward::{Code, Ctx, Failure, Retry, RunState, TestClock, Waits, Workflow};
+use onward::{Code, Ctx, Failure, Retry, RunState, Waits, Workflow};
 
 use crate::process::Process;
-use crate::stores::{on_each_store, until_state};
+use crate::stores::{on_each_clocked_store, on_each_store, until_state};
 
 const WORK: Workflow<(), ()> = Workflow::named("work");
 
@@ -28,18 +27,11 @@ impl Log {
     }
 }
 
-/// Lets everything that can go on do so: these tests have one thread.
+/// Lets everything of this thread do what it can.
 async fn all_rest() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-}
-
-/// A process on a store in memory, whose clock the test moves.
-fn process() -> (Process, TestClock) {
-    let clock = TestClock::new();
-    let data: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
-    (Process::on(&data), clock)
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
@@ -53,38 +45,41 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn a_try_begins_after_the_failure_before_it_is_recorded() {
-    let (Process { store, onward }, clock) = process();
-    let log = Log::default();
-    let of = log.clone();
-    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
-        let log = of.clone();
-        async move {
-            let step = ctx.step("charge", async |step| {
-                log.add(step.try_number().to_string());
-                Err::<(), _>(Failure::new("busy"))
-            });
-            step.retry(Retry::fixed(Duration::from_millis(100)).tries(3)).await
-        }
-    });
-    let worker = worker.start().await.unwrap();
-    store.hold(Held::Records);
-    let run = onward.start(WORK, &()).await.unwrap();
-    until("its failure is on its way", || store.asked(Held::Records) == 1).await;
-    clock.advance(Duration::from_secs(1));
-    all_rest().await;
-    assert_eq!(log.lines(), ["1"], "a crash now would leave a try that nobody counts");
-    store.let_go(Held::Records);
-    let ended = run.ended();
-    tokio::pin!(ended);
-    let state = loop {
-        tokio::select! {
-            ended = &mut ended => break ended.unwrap().state,
-            () = all_rest() => clock.advance(Duration::from_secs(1)),
-        }
-    };
-    assert_eq!(state, RunState::Failed);
-    assert_eq!(log.lines(), ["1", "2", "3"]);
-    worker.shutdown().await.unwrap();
+    on_each_clocked_store(async |store, clock| {
+        let Process { store, onward } = Process::on(&store);
+        let log = Log::default();
+        let of = log.clone();
+        let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+            let log = of.clone();
+            async move {
+                let step = ctx.step("charge", async |step| {
+                    log.add(step.try_number().to_string());
+                    Err::<(), _>(Failure::new("busy"))
+                });
+                step.retry(Retry::fixed(Duration::from_millis(100)).tries(3)).await
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        store.hold(Held::Records);
+        let run = onward.start(WORK, &()).await.unwrap();
+        until("its failure is on its way", || store.asked(Held::Records) == 1).await;
+        clock.advance(Duration::from_secs(1));
+        all_rest().await;
+        assert_eq!(log.lines(), ["1"], "a crash now would leave a try that nobody counts");
+        store.let_go(Held::Records);
+        let ended = run.ended();
+        tokio::pin!(ended);
+        let state = loop {
+            tokio::select! {
+                ended = &mut ended => break ended.unwrap().state,
+                () = all_rest() => clock.advance(Duration::from_secs(1)),
+            }
+        };
+        assert_eq!(state, RunState::Failed);
+        assert_eq!(log.lines(), ["1", "2", "3"]);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 /// Polls both once, then the first until it is done, and only then the second.
@@ -107,33 +102,36 @@ async fn one_then_the_other<T, U>(
 /// from a result that a crash would take back.
 #[tokio::test]
 async fn a_step_that_may_begin_waits_for_the_result_that_leads_to_its_poll() {
-    let (Process { store, onward }, _) = process();
-    let log = Log::default();
-    let of = log.clone();
-    let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
-        let log = of.clone();
-        async move {
-            let [one, other] = ["one", "other"].map(|name| {
-                let log = log.clone();
-                ctx.step(name, move |_| {
-                    log.add(name);
-                    std::future::ready(Ok::<_, Failure>(()))
-                })
-            });
-            let (one, other) = one_then_the_other(one, other).await;
-            one.and(other)
-        }
-    });
-    let worker = worker.start().await.unwrap();
-    store.hold(Held::Records);
-    let run = onward.start(WORK, &()).await.unwrap();
-    until("the first result is on its way", || store.asked(Held::Records) == 1).await;
-    all_rest().await;
-    assert_eq!(log.lines(), ["one"]);
-    store.let_go(Held::Records);
-    run.result().await.unwrap();
-    assert_eq!(log.lines(), ["one", "other"]);
-    worker.shutdown().await.unwrap();
+    on_each_clocked_store(async |store, _clock| {
+        let Process { store, onward } = Process::on(&store);
+        let log = Log::default();
+        let of = log.clone();
+        let worker = onward.worker().serve(WORK, move |ctx: Ctx, ()| {
+            let log = of.clone();
+            async move {
+                let [one, other] = ["one", "other"].map(|name| {
+                    let log = log.clone();
+                    ctx.step(name, move |_| {
+                        log.add(name);
+                        std::future::ready(Ok::<_, Failure>(()))
+                    })
+                });
+                let (one, other) = one_then_the_other(one, other).await;
+                one.and(other)
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        store.hold(Held::Records);
+        let run = onward.start(WORK, &()).await.unwrap();
+        until("the first result is on its way", || store.asked(Held::Records) == 1).await;
+        all_rest().await;
+        assert_eq!(log.lines(), ["one"]);
+        store.let_go(Held::Records);
+        run.result().await.unwrap();
+        assert_eq!(log.lines(), ["one", "other"]);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 /// Executes a function until it waits for the signal `go`, and then one under the same build that returns at
@@ -252,26 +250,29 @@ async fn a_child_that_is_gone_is_not_executed_again() {
 /// The signal was accepted in time, and the look that would find it is slow.
 #[tokio::test]
 async fn a_wait_ends_without_its_signal_only_after_a_look_since_its_limit() {
-    const ASK: Workflow<(), Option<u32>> = Workflow::named("ask");
-    let (Process { store, onward }, clock) = process();
-    let ask = async |ctx: Ctx, ()| ctx.signal("go").timeout(Duration::from_secs(60)).await;
-    let worker = onward.worker().serve(ASK, ask).linger(Duration::from_secs(3600));
-    let worker = worker.start().await.unwrap();
-    store.hold(Held::Looks);
-    let run = onward.start(ASK, &()).await.unwrap();
-    until("it looks", || store.asked(Held::Looks) == 1).await;
-    clock.advance(Duration::from_secs(59));
-    run.signal("go", &7).await.unwrap();
-    clock.advance(Duration::from_secs(2));
-    all_rest().await;
-    assert_eq!(run.status().await.unwrap().state, RunState::Running, "it has not looked since");
-    store.let_go(Held::Looks);
-    assert_eq!(run.result().await.unwrap(), Some(7));
-    // One that came too late is not for it.
-    let run = onward.start(ASK, &()).await.unwrap();
-    until("it looks", || store.asked(Held::Looks) > 2).await;
-    all_rest().await;
-    clock.advance(Duration::from_secs(61));
-    assert_eq!(run.result().await.unwrap(), None);
-    worker.shutdown().await.unwrap();
+    on_each_clocked_store(async |store, clock| {
+        const ASK: Workflow<(), Option<u32>> = Workflow::named("ask");
+        let Process { store, onward } = Process::on(&store);
+        let ask = async |ctx: Ctx, ()| ctx.signal("go").timeout(Duration::from_secs(60)).await;
+        let worker = onward.worker().serve(ASK, ask).linger(Duration::from_secs(3600));
+        let worker = worker.start().await.unwrap();
+        store.hold(Held::Looks);
+        let run = onward.start(ASK, &()).await.unwrap();
+        until("it looks", || store.asked(Held::Looks) == 1).await;
+        clock.advance(Duration::from_secs(59));
+        run.signal("go", &7).await.unwrap();
+        clock.advance(Duration::from_secs(2));
+        all_rest().await;
+        assert_eq!(run.status().await.unwrap().state, RunState::Running, "it has not looked since");
+        store.let_go(Held::Looks);
+        assert_eq!(run.result().await.unwrap(), Some(7));
+        // One that came too late is not for it.
+        let run = onward.start(ASK, &()).await.unwrap();
+        until("it looks", || store.asked(Held::Looks) > 2).await;
+        all_rest().await;
+        clock.advance(Duration::from_secs(61));
+        assert_eq!(run.result().await.unwrap(), None);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }

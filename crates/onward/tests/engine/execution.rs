@@ -10,7 +10,9 @@ use onward::{
 };
 use tokio::sync::Notify;
 
+use crate::listener::Listener;
 use crate::process::{Process, data};
+use crate::stores::on_each_store;
 
 const WORK: Workflow<(), String> = Workflow::named("work");
 
@@ -806,6 +808,45 @@ async fn a_further_try_does_not_begin_under_a_lease_that_ran_out() {
     process.store.die_after(0, Death::Before);
     tokio::time::sleep(pause * 4).await;
     assert_eq!(tries.load(Ordering::SeqCst), 1);
+}
+
+/// Nothing is renewed for longer than the lease while a try is due; then a renewal comes late. The run has
+/// no other alarm, and nothing but the driver itself looks at the lease again: the watchdog would, and it
+/// says so.
+#[tokio::test]
+async fn what_a_late_renewal_held_up_begins_after_it() {
+    let listener = Listener::new();
+    on_each_store(async |onward| {
+        let process = Process::on(onward.store());
+        let tries = Counter::default();
+        let seen = Arc::clone(&tries);
+        let pause = Duration::from_millis(600);
+        let worker = process.onward.worker().lease(Duration::from_millis(300));
+        let worker = worker.linger(Duration::from_secs(60)).serve(WORK, move |ctx: Ctx, ()| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let flaky = ctx.step("flaky", async |_| match count(&seen) {
+                    1 => Err("once"),
+                    _ => Ok("twice".to_owned()),
+                });
+                flaky.retry(Retry::fixed(pause)).await
+            }
+        });
+        let worker = worker.start().await.unwrap();
+        let run = process.onward.start(WORK, &()).await.unwrap();
+        recorded(&run, 1).await;
+        process.store.go_away_after(0);
+        // The try is due by then, and no renewal holds.
+        tokio::time::sleep(pause * 2).await;
+        assert_eq!(tries.load(Ordering::SeqCst), 1, "the lease may be another's");
+        process.store.come_back();
+        let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(result.expect("it begins after the renewal").unwrap(), "twice");
+        let log = listener.log_of(run.id());
+        assert!(!log.contains("a wake was missed"), "{log}");
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -36,6 +36,7 @@ mod schedules;
 mod faults;
 mod held;
 mod last_body;
+mod last_poll;
 mod limits;
 mod runtime;
 mod suspect;

@@ -6,6 +6,7 @@
 
 mod continuation;
 mod fork;
+mod replace;
 mod retry;
 mod stop;
 mod table;

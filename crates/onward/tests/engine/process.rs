@@ -6,12 +6,14 @@ use onward::conformance::{Death, LossyStore};
 use onward::store::{MemoryStore, Store};
 use onward::{Onward, Worker};
 
+use crate::listener::heed_watchdog;
+
 /// The data, which outlives the processes.
 pub(crate) fn data() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
 }
 
-/// One process on the data.
+/// One process on the data. None of its runs may miss a wake.
 pub(crate) struct Process {
     pub(crate) store: Arc<LossyStore>,
     pub(crate) onward: Onward,
@@ -19,6 +21,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn on(data: &Arc<dyn Store>) -> Self {
+        heed_watchdog();
         let store = Arc::new(LossyStore::around(Arc::clone(data)));
         let onward = Onward::with_store(Arc::clone(&store) as Arc<dyn Store>);
         Self { store, onward }

@@ -14,6 +14,7 @@ use onward::{
 };
 
 use crate::database;
+use crate::stores::on_each_clocked_store;
 
 mod processes;
 
@@ -324,28 +325,31 @@ async fn other_times_are_a_new_generation_and_lose_no_time_that_is_due() {
 
 #[tokio::test]
 async fn no_time_is_started_twice_whatever_was_changed() {
-    let (clock, onward) = memory();
-    let hourly = onward.schedule("hourly");
-    let every = |every| hourly.clone().every(every).overlap(Overlap::Allow);
-    let (worker, begin) = (only_fire(&onward).await, clock.now());
-    every(HOUR).start(REPORT, &input()).await.unwrap();
-    for _ in 0..3 {
-        clock.advance(HOUR);
-        until_fired(&onward, "hourly").await;
-    }
-    every(HOUR).start(REPORT, &"other".to_owned()).await.unwrap();
-    let filled = hourly.backfill(begin + HOUR, clock.now()).await.unwrap();
-    assert_eq!(
-        (filled.started, filled.refused),
-        (0, 2),
-        "these had their run with the input of then"
-    );
-    every(HOUR / 2).start(REPORT, &input()).await.unwrap();
-    let filled = hourly.backfill(begin + HOUR, clock.now()).await.unwrap();
-    assert_eq!((filled.started, filled.existing), (2, 2), "only the half hours are new");
-    let expected = ["01:00", "01:30", "02:00", "02:30", "03:00"];
-    assert_eq!(times(&onward, "hourly").await, expected);
-    worker.shutdown().await.unwrap();
+    on_each_clocked_store(async |store, clock| {
+        let onward = Onward::with_store(store);
+        let hourly = onward.schedule("hourly");
+        let every = |every| hourly.clone().every(every).overlap(Overlap::Allow);
+        let (worker, begin) = (only_fire(&onward).await, clock.now());
+        every(HOUR).start(REPORT, &input()).await.unwrap();
+        for _ in 0..3 {
+            clock.advance(HOUR);
+            until_fired(&onward, "hourly").await;
+        }
+        every(HOUR).start(REPORT, &"other".to_owned()).await.unwrap();
+        let filled = hourly.backfill(begin + HOUR, clock.now()).await.unwrap();
+        assert_eq!(
+            (filled.started, filled.refused),
+            (0, 2),
+            "these had their run with the input of then"
+        );
+        every(HOUR / 2).start(REPORT, &input()).await.unwrap();
+        let filled = hourly.backfill(begin + HOUR, clock.now()).await.unwrap();
+        assert_eq!((filled.started, filled.existing), (2, 2), "only the half hours are new");
+        let expected = ["01:00", "01:30", "02:00", "02:30", "03:00"];
+        assert_eq!(times(&onward, "hourly").await, expected);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 /// Before its write, or after it and before its answer: another fires what is left to fire.

@@ -2,6 +2,7 @@
 
 mod at_most_once;
 mod once;
+mod sleep;
 mod stop;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -131,7 +131,7 @@ pub(super) enum Phase {
 
 /// What a leaf means for its run. Whatever the run decides, it decides by these: a new phase does not
 /// compile until it has one, and a new one of these not until each decision says what it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// Waits for leave to begin.
     Wants,
@@ -150,17 +150,6 @@ pub(super) enum Standing {
     /// Waits until the function polls it again.
     StandsBack,
 }
-
-const STANDINGS: [Standing; 8] = [
-    Standing::Wants,
-    Standing::Begins,
-    Standing::Executes,
-    Standing::Records,
-    Standing::Ready,
-    Standing::Looks,
-    Standing::Rests,
-    Standing::StandsBack,
-];
 
 impl Phase {
     fn standing(&self) -> Standing {
@@ -252,14 +241,15 @@ impl Standing {
 pub(super) struct Leaves {
     by_id: BTreeMap<LeafId, Box<Leaf>>,
     next: LeafId,
-    counts: [usize; STANDINGS.len()],
+    /// How many of them stand where, so that no decision goes through all of them.
+    counts: BTreeMap<Standing, usize>,
 }
 
 impl Leaves {
     pub(super) fn enter(&mut self, leaf: Leaf) -> LeafId {
         let id = self.next;
         self.next += 1;
-        self.counts[leaf.phase.standing() as usize] += 1;
+        *self.counts.entry(leaf.phase.standing()).or_default() += 1;
         self.by_id.insert(id, Box::new(leaf));
         id
     }
@@ -280,16 +270,22 @@ impl Leaves {
     /// Puts a leaf into the phase that follows from the one it is in; says whether it is there.
     pub(super) fn change(&mut self, id: LeafId, to: impl FnOnce(Phase) -> Phase) -> bool {
         let Some(leaf) = self.by_id.get_mut(&id) else { return false };
-        self.counts[leaf.phase.standing() as usize] -= 1;
+        let before = leaf.phase.standing();
         leaf.phase = to(std::mem::replace(&mut leaf.phase, Phase::Asked));
-        self.counts[leaf.phase.standing() as usize] += 1;
+        let after = leaf.phase.standing();
+        self.leave(before);
+        *self.counts.entry(after).or_default() += 1;
         true
     }
 
     pub(super) fn remove(&mut self, id: LeafId) -> Option<Box<Leaf>> {
         let leaf = self.by_id.remove(&id)?;
-        self.counts[leaf.phase.standing() as usize] -= 1;
+        self.leave(leaf.phase.standing());
         Some(leaf)
+    }
+
+    fn leave(&mut self, standing: Standing) {
+        self.counts.entry(standing).and_modify(|count| *count -= 1);
     }
 
     pub(super) fn contains(&self, id: LeafId) -> bool {
@@ -301,11 +297,11 @@ impl Leaves {
     }
 
     pub(super) fn count(&self, standing: Standing) -> usize {
-        self.counts[standing as usize]
+        self.counts.get(&standing).copied().unwrap_or_default()
     }
 
     fn any(&self, of: impl Fn(Standing) -> bool) -> bool {
-        STANDINGS.into_iter().any(|standing| of(standing) && self.count(standing) > 0)
+        self.counts.iter().any(|(standing, count)| *count > 0 && of(*standing))
     }
 
     /// Whether the run goes on without the clock or the world outside.

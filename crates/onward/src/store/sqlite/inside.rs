@@ -13,8 +13,8 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::tx::{Changes, Tx};
-use super::{open, signal, start};
-use crate::store::{Error as StoreError, NewRun, NewSignal, Signalled, Started};
+use super::{open, signal, start, sweep};
+use crate::store::{Error as StoreError, NewRun, NewSignal, Signalled, Started, StartedHow};
 use crate::{Code, Error, Timestamp};
 
 thread_local! {
@@ -22,14 +22,22 @@ thread_local! {
     static CHANGED: RefCell<Option<Changes>> = const { RefCell::new(None) };
 }
 
-/// Starts a run on a user's connection, at this time of the store's clock.
+/// Starts a run on a user's connection, at this time of the store's clock. Children of a run that it replaces
+/// are asked to end in the same transaction: whoever learns of the commit does not look for them. It is one
+/// batch, since nobody else writes meanwhile; who ends one of them, or the next sweep, asks the others.
 pub(crate) fn start_inside(
     conn: &Connection,
     file: &Path,
     now: Timestamp,
     new: &NewRun,
 ) -> Result<Started, Error> {
-    inside(conn, file, now, |tx| start::start_one(tx, new))
+    inside(conn, file, now, |tx| {
+        let started = start::start_one(tx, new)?;
+        if let StartedHow::Replaced(_) = started.how {
+            sweep::cascade(tx)?;
+        }
+        Ok(started)
+    })
 }
 
 /// Sends a signal on a user's connection, at this time of the store's clock.

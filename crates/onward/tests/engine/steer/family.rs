@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use onward::testing::TestOnward;
 use onward::{Code, Ctx, Failure, Filter, Onward, Query, RunState, Workflow};
 
-use crate::stores::{on_each_store, until_state};
+use crate::stores::{on_each_clocked_store, on_each_store, until_state};
 
 const PARENT: Workflow<(), u32> = Workflow::named("parent");
 const CHILD: Workflow<(), u32> = Workflow::named("child");
@@ -131,48 +130,74 @@ async fn a_retried_parent_hears_of_a_child_that_ended_while_it_was_failed() {
     .await;
 }
 
+/// A child whose sleep is counted from the record before it, whenever it is executed.
+async fn naps(ctx: Ctx, time: Duration) -> Result<u32, Failure> {
+    ctx.step("lie down", async |_| Ok::<_, Failure>(())).await?;
+    ctx.sleep(time).await;
+    Ok(7)
+}
+
+async fn until_napping(onward: &Onward) -> onward::RunHandle<u32> {
+    let child = until_child(onward).await;
+    let lies = async {
+        while child.history().await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), lies).await.unwrap();
+    child
+}
+
 #[tokio::test]
 async fn a_parent_out_of_time_hears_of_its_child_when_it_is_retried() {
-    let onward = TestOnward::new().await.unwrap();
-    let child = async |ctx: Ctx, ()| {
-        ctx.sleep(Duration::from_millis(500)).await;
-        Ok::<_, Failure>(7)
-    };
-    let worker = onward
-        .worker()
-        .serve(CHILD, child)
-        .serve(PARENT, async |ctx: Ctx, ()| ctx.start(CHILD, &()).detached().result().await);
-    let worker = worker.start().await.unwrap();
-    let run = onward.start(PARENT, &()).timeout(Duration::from_millis(200)).await.unwrap();
-    let error = run.result().await.unwrap_err();
-    assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()), "{error}");
-    assert_eq!(until_child(&onward).await.result().await.unwrap(), 7);
+    on_each_clocked_store(async |store, clock| {
+        let onward = Onward::with_store(store);
+        let child = async |ctx: Ctx, ()| naps(ctx, Duration::from_secs(500)).await;
+        let worker = onward
+            .worker()
+            .serve(CHILD, child)
+            .serve(PARENT, async |ctx: Ctx, ()| ctx.start(CHILD, &()).detached().result().await);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(PARENT, &()).timeout(Duration::from_secs(200)).await.unwrap();
+        let child = until_napping(&onward).await;
+        clock.advance(Duration::from_secs(200));
+        let error = run.result().await.unwrap_err();
+        assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()), "{error}");
+        clock.advance(Duration::from_secs(400));
+        assert_eq!(child.result().await.unwrap(), 7);
 
-    run.retry().await.unwrap();
-    let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
-    assert_eq!(result.expect("it does not wait for ever").unwrap(), 7);
-    worker.shutdown().await.unwrap();
+        run.retry().await.unwrap();
+        let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(result.expect("it does not wait for ever").unwrap(), 7);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 /// A child has no more time than its parent: both go on when the parent is retried, and once is enough.
 #[tokio::test]
 async fn a_retry_of_a_parent_out_of_time_continues_its_child() {
-    let onward = TestOnward::new().await.unwrap();
-    let child = async |ctx: Ctx, ()| {
-        ctx.sleep(Duration::from_millis(300)).await;
-        Ok::<_, Failure>(7)
-    };
-    let worker = onward.worker().serve(CHILD, child);
-    let worker = worker.serve(PARENT, async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await);
-    let worker = worker.start().await.unwrap();
-    let run = onward.start(PARENT, &()).timeout(Duration::from_millis(200)).await.unwrap();
-    for error in [run.result().await, until_child(&onward).await.result().await] {
-        let error = error.unwrap_err();
-        assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()), "{error}");
-    }
-    run.retry().await.unwrap();
-    assert_eq!(run.result().await.unwrap(), 7);
-    worker.shutdown().await.unwrap();
+    on_each_clocked_store(async |store, clock| {
+        let onward = Onward::with_store(store);
+        let child = async |ctx: Ctx, ()| naps(ctx, Duration::from_secs(300)).await;
+        let worker = onward.worker().serve(CHILD, child);
+        let worker =
+            worker.serve(PARENT, async |ctx: Ctx, ()| ctx.start(CHILD, &()).result().await);
+        let worker = worker.start().await.unwrap();
+        let run = onward.start(PARENT, &()).timeout(Duration::from_secs(200)).await.unwrap();
+        let child = until_napping(&onward).await;
+        clock.advance(Duration::from_secs(200));
+        for error in [run.result().await, child.result().await] {
+            let error = error.unwrap_err();
+            assert!(error.failure().unwrap().is(Code::DeadlineExceeded.as_str()), "{error}");
+        }
+        run.retry().await.unwrap();
+        clock.advance(Duration::from_secs(199));
+        let result = tokio::time::timeout(Duration::from_secs(20), run.result()).await;
+        assert_eq!(result.expect("both go on").unwrap(), 7);
+        worker.shutdown().await.unwrap();
+    })
+    .await;
 }
 
 /// A detached child goes on when its parent is cancelled, and ends as it would have.
