@@ -131,7 +131,7 @@ pub(super) enum Phase {
 
 /// What a leaf means for its run. Whatever the run decides, it decides by these: a new phase does not
 /// compile until it has one, and a new one of these not until each decision says what it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Waits for leave to begin.
     Wants,
@@ -151,6 +151,19 @@ pub(super) enum Standing {
     StandsBack,
 }
 
+/// How many standings there are.
+const STANDINGS: usize = {
+    let (mut count, mut last) = (1, Standing::FIRST);
+    while let Some(next) = last.next() {
+        assert!(
+            next as usize == count,
+            "standings are gone through in the order in which they are declared"
+        );
+        (count, last) = (count + 1, next);
+    }
+    count
+};
+
 impl Phase {
     fn standing(&self) -> Standing {
         match self {
@@ -167,6 +180,21 @@ impl Phase {
 }
 
 impl Standing {
+    const FIRST: Self = Standing::Wants;
+
+    /// The next one, so that all of them can be gone through and a new one does not compile until it is among them.
+    const fn next(self) -> Option<Self> {
+        Some(match self {
+            Standing::Wants => Standing::Begins,
+            Standing::Begins => Standing::Executes,
+            Standing::Executes => Standing::Records,
+            Standing::Records => Standing::Ready,
+            Standing::Ready => Standing::Looks,
+            Standing::Looks => Standing::Rests,
+            Standing::Rests => Standing::StandsBack,
+            Standing::StandsBack => return None,
+        })
+    }
     /// Whether a run with such a leaf goes on without the clock or the world outside. One that may
     /// begin and is not polled when the function rests is kept, unpolled, by the function.
     fn keeps_awake(self) -> bool {
@@ -242,14 +270,14 @@ pub(super) struct Leaves {
     by_id: BTreeMap<LeafId, Box<Leaf>>,
     next: LeafId,
     /// How many of them stand where, so that no decision goes through all of them.
-    counts: BTreeMap<Standing, usize>,
+    counts: [usize; STANDINGS],
 }
 
 impl Leaves {
     pub(super) fn enter(&mut self, leaf: Leaf) -> LeafId {
         let id = self.next;
         self.next += 1;
-        *self.counts.entry(leaf.phase.standing()).or_default() += 1;
+        self.counts[leaf.phase.standing() as usize] += 1;
         self.by_id.insert(id, Box::new(leaf));
         id
     }
@@ -270,22 +298,16 @@ impl Leaves {
     /// Puts a leaf into the phase that follows from the one it is in; says whether it is there.
     pub(super) fn change(&mut self, id: LeafId, to: impl FnOnce(Phase) -> Phase) -> bool {
         let Some(leaf) = self.by_id.get_mut(&id) else { return false };
-        let before = leaf.phase.standing();
+        self.counts[leaf.phase.standing() as usize] -= 1;
         leaf.phase = to(std::mem::replace(&mut leaf.phase, Phase::Asked));
-        let after = leaf.phase.standing();
-        self.leave(before);
-        *self.counts.entry(after).or_default() += 1;
+        self.counts[leaf.phase.standing() as usize] += 1;
         true
     }
 
     pub(super) fn remove(&mut self, id: LeafId) -> Option<Box<Leaf>> {
         let leaf = self.by_id.remove(&id)?;
-        self.leave(leaf.phase.standing());
+        self.counts[leaf.phase.standing() as usize] -= 1;
         Some(leaf)
-    }
-
-    fn leave(&mut self, standing: Standing) {
-        self.counts.entry(standing).and_modify(|count| *count -= 1);
     }
 
     pub(super) fn contains(&self, id: LeafId) -> bool {
@@ -297,11 +319,12 @@ impl Leaves {
     }
 
     pub(super) fn count(&self, standing: Standing) -> usize {
-        self.counts.get(&standing).copied().unwrap_or_default()
+        self.counts[standing as usize]
     }
 
     fn any(&self, of: impl Fn(Standing) -> bool) -> bool {
-        self.counts.iter().any(|(standing, count)| *count > 0 && of(*standing))
+        std::iter::successors(Some(Standing::FIRST), |standing| standing.next())
+            .any(|standing| of(standing) && self.count(standing) > 0)
     }
 
     /// Whether the run goes on without the clock or the world outside.
