@@ -200,6 +200,7 @@ CREATE UNIQUE INDEX schedules_pkey ON onward.schedules USING btree (name);
 table schema (
     version integer not null
 );
+CREATE UNIQUE INDEX schema_pkey ON onward.schema USING btree (version);
 
 table signals (
     run uuid not null,

@@ -36,7 +36,7 @@ begin
         where f.run = p_run and f.step = w.step and f.slot in (0, w.seq) and f.seq = w.seq
     );
     if found then
-        raise exception 'a record that this one follows is not there' using errcode = 'OW006';
+        raise exception 'a record that this one follows is not there' using errcode = 'OW007';
     end if;
     insert into onward.records (
         run, seq, step, slot, kind, body, try_number, attempt, began_at, at, foreign_await
