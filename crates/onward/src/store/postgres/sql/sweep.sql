@@ -250,15 +250,22 @@ begin
         end if;
         if not onward.names(v_last, v_worker.build) then
             v_found := v_found || array(
-                select id
-                from onward.runs
-                where stuck is not null
-                    and stuck_builds = v_last
-                    and queue = any (v_worker.queues)
-                    and workflow = any (v_worker.workflows)
-                order by id
+                select k.id
+                from unnest(v_worker.queues) q cross join unnest(v_worker.workflows) w
+                -- Each queue and workflow by itself: asked for all at once in the order of ids, no plan
+                -- reads their index for less than all that is stuck.
+                cross join lateral (
+                    select r.id
+                    from onward.runs r
+                    where r.stuck is not null
+                        and r.stuck_builds = v_last
+                        and r.queue = q
+                        and r.workflow = w
+                    order by r.id
+                    limit p_limit
+                    for update skip locked
+                ) k
                 limit p_limit
-                for update skip locked
             );
         end if;
     end loop;
