@@ -140,8 +140,9 @@ begin
         )
         where r.run = any (v_held);
     end if;
-    if v_told > 0 then
-        -- All that is written here in one order, so that two batches never wait for each other.
+    if v_told > 0 or (v_ends > 0 and v_parks > 0) then
+        -- All that is written here in one order, so that two batches never wait for each other. Ends alone,
+        -- and parks alone, are written in the order in which they are sent, which is that one.
         perform 1
         from onward.runs r
         where r.id = any (w_run || array(
