@@ -22,6 +22,7 @@ mod overlap;
 mod plan;
 mod pooler;
 mod prepared;
+mod queues;
 mod repeat;
 mod rights;
 mod stopped;

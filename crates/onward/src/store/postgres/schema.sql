@@ -325,9 +325,9 @@ function claim_laneless(p_queue text, p_workflows text[], p_limit integer) retur
 
 function claim_lanes(p_queue text, p_workflows text[], p_per_lane integer, p_last text, p_limit integer, p_looks integer) returns TABLE(lanes text[], free integer[], cut_at text);
 
-function claim_left(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_dry text[]) returns TABLE(more boolean, suspect boolean, look_at bigint);
+function claim_left(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_dry text[], p_busy text[]) returns TABLE(more boolean, suspect boolean, look_at bigint);
 
-function claim_limited(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, p_others uuid[]) returns TABLE(chosen uuid[], taken uuid[], dry text[]);
+function claim_limited(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, p_others uuid[]) returns TABLE(chosen uuid[], taken uuid[], dry text[], busy text[]);
 
 function claim_note(p_now bigint, p_queues text[], p_chosen uuid[], p_taken uuid[]) returns void;
 

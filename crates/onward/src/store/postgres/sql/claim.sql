@@ -64,6 +64,7 @@ declare
     v_due_at bigint[];
     v_limited text[];
     v_dry text[] := '{}';
+    v_busy text[] := '{}';
     v_bounded uuid[];
     v_choice record;
 begin
@@ -92,7 +93,9 @@ begin
         from unnest(f_due_at, f_id) f (due_at, id)
         cross join (select min(r.due_at) as due_at from onward.runs r where r.id = any (v_woken)) w;
     end if;
-    -- Queues with limits go their own way; mostly there are none.
+    -- Queues with limits go their own way; mostly there are none. Whoever sets up one that had no row to
+    -- lock waits for the claims that have not seen it, and these do not begin before it is done.
+    perform pg_advisory_xact_lock_shared(hashtextextended('onward.queues', 7777));
     v_limited := array(
         select q.name from onward.queues q where q.name = any (p_queues) order by q.name
     );
@@ -125,6 +128,7 @@ begin
             );
             v_taken := v_choice.taken;
             v_dry := v_choice.dry;
+            v_busy := v_choice.busy;
         end if;
         v_bounded := onward.claim_bounded(v_taken, p_bytes_max);
         if cardinality(v_bounded) < cardinality(v_taken) then
@@ -143,7 +147,9 @@ begin
         if v_limited = '{}' then
             more := onward.claim_behind(v_taken[cardinality(v_taken)]);
         else
-            perform onward.claim_note(p_now, v_limited, v_choice.chosen, v_taken);
+            -- Read again under the locks of the queues, so that the times of grants rise.
+            v_now := onward.now_ms(p_now);
+            perform onward.claim_note(v_now, v_limited, v_choice.chosen, v_taken);
         end if;
         update onward.runs
         set
@@ -174,7 +180,9 @@ begin
     );
     if v_limited <> '{}' then
         select * into v_choice
-        from onward.claim_left(p_now, p_worker, v_limited, p_workflows, v_kept, v_dry);
+        from onward.claim_left(
+            p_now, p_worker, v_limited, p_workflows, v_kept, v_dry, v_busy
+        );
         more := more or v_choice.more;
         suspect := suspect or v_choice.suspect;
         next_due := least(next_due, v_choice.look_at);

@@ -1,6 +1,8 @@
 -- Claiming from queues that have limits or are paused. A claim locks the row of each such queue, so
 -- that claims from it come one after the other, and counts what is running in statements after that:
--- they see what was committed before. Whoever settles or is swept only makes room, and locks nothing.
+-- they see what was committed before. A queue whose row another holds is left out and looked at again in
+-- a moment: whoever holds it must not hold up the other queues. Whoever settles or is swept only makes
+-- room, and locks nothing.
 
 -- How many runs the limits of the whole queue leave room for, and when the rate leaves more.
 create or replace function onward.claim_room(p_now bigint, p_worker uuid, p_queue text)
@@ -131,7 +133,8 @@ end
 $$;
 
 -- What a claim takes of limited queues beside what it found in others, locked: `chosen` in turn,
--- `taken` in the order of claims. `dry` are the queues that have nothing more for it now.
+-- `taken` in the order of claims. `dry` are the queues that have nothing more for it now, `busy` those
+-- that another holds.
 create or replace function onward.claim_limited(
     p_now bigint,
     p_worker uuid,
@@ -141,7 +144,7 @@ create or replace function onward.claim_limited(
     p_suspect boolean,
     p_limit integer,
     p_others uuid[]
-) returns table (chosen uuid[], taken uuid[], dry text[])
+) returns table (chosen uuid[], taken uuid[], dry text[], busy text[])
 language plpgsql volatile as $$
 declare
     v_queue text;
@@ -150,10 +153,14 @@ begin
     chosen := '{}';
     taken := p_others;
     dry := '{}';
+    busy := '{}';
     if p_limit > 0 then
-        -- In the order of their names, so that two claims never wait for each other.
         foreach v_queue in array p_queues loop
-            perform 1 from onward.queues q where q.name = v_queue for no key update;
+            perform 1 from onward.queues q where q.name = v_queue for no key update skip locked;
+            if not found and exists (select from onward.queues q where q.name = v_queue) then
+                busy := busy || v_queue;
+                continue;
+            end if;
             select * into v_choice
             from onward.claim_choose(
                 p_now, p_worker, v_queue, p_workflows, p_kept, p_suspect, p_limit, true
@@ -222,14 +229,15 @@ end
 $$;
 
 -- Whether a further claim could take something of limited queues, and when to look again. Queues that
--- are known to be dry are not looked through again.
+-- are known to be dry are not looked through again, and those that another holds not before a moment.
 create or replace function onward.claim_left(
     p_now bigint,
     p_worker uuid,
     p_queues text[],
     p_workflows text[],
     p_kept text[],
-    p_dry text[]
+    p_dry text[],
+    p_busy text[]
 ) returns table (more boolean, suspect boolean, look_at bigint)
 language plpgsql volatile as $$
 declare
@@ -240,6 +248,10 @@ begin
     more := false;
     suspect := false;
     foreach v_queue in array p_queues loop
+        if v_queue = any (p_busy) then
+            look_at := least(look_at, onward.now_ms(p_now) + 100);
+            continue;
+        end if;
         if v_queue = any (p_dry) then
             select * into v_room from onward.claim_room(p_now, p_worker, v_queue);
             look_at := least(look_at, v_room.look_at);
