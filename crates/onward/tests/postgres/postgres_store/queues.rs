@@ -1,11 +1,14 @@
 //! Queues that somebody holds or changes while runs are claimed from them and from others.
 
+use std::time::Duration;
+
 use onward::store::*;
-use onward::{QueueLimits, Rate, RunId};
+use onward::{Ctx, Onward, QueueLimits, Rate, RunId, Workflow};
 
 use super::stage::*;
 
 const LIMITED: &str = "limited";
+const WORK: Workflow<(), ()> = Workflow::named(WORKFLOW);
 
 async fn put(store: &PostgresStore, limits: QueueLimits) {
     let put = PutQueue { name: LIMITED.to_owned(), limits };
@@ -95,4 +98,37 @@ async fn what_a_rate_grants_began_when_it_was_granted() {
     let began = store.get(Which::Id(run)).await.unwrap().unwrap().started_at.unwrap();
     assert!(at >= waited);
     assert_eq!(began.as_millis(), at);
+}
+
+/// The transactions of a database that were committed, with those of connections that have ended.
+async fn commits(stage: &Stage) -> i64 {
+    let raw = stage.raw().await;
+    let alive = "select count(*) from pg_stat_activity where application_name = $1";
+    until("the stores are closed", async || {
+        raw.query_one(alive, &[&stage.name()]).await.unwrap().get::<_, i64>(0) == 0
+    })
+    .await;
+    counts_told(&raw).await;
+    let sql = "select xact_commit from pg_stat_database where datname = current_database()";
+    raw.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// Fails where a worker claims again at once for as long as a queued run is there that it does not get.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_does_not_spin_while_somebody_holds_a_queued_run() {
+    let stage = Stage::apart().await;
+    let store = stage.open().await;
+    started(&store).await;
+    drop(store);
+    let before = commits(&stage).await;
+    let raw = stage.raw().await;
+    raw.batch_execute("begin; select from runs for update").await.unwrap();
+    let onward = Onward::open(&stage.url()).await.unwrap();
+    let worker = onward.worker().serve(WORK, async |_: Ctx, ()| Ok(())).start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    worker.shutdown().await.unwrap();
+    drop(onward);
+    let made = commits(&stage).await - before;
+    let_go(&raw).await;
+    assert!(made < 250, "{made} transactions");
 }
