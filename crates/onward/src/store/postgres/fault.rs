@@ -17,9 +17,8 @@ const TRANSACTION_ENDED: &str = "OW005";
 /// Not `OW006`, by which the functions for users refuse what they are given.
 const HISTORY_LOST: &str = "OW007";
 
-/// The rows that only a repeated write finds there.
-const OF_BATCHES: [&str; 5] =
-    ["records_pkey", "outputs_pkey", "attempts_pkey", "runs_pkey", "inputs_pkey"];
+/// The tables whose rows only a repeated write finds there.
+const OF_BATCHES: [&str; 5] = ["records", "outputs", "attempts", "runs", "inputs"];
 
 /// How often what lost against another transaction is made again at once: more than two that meet
 /// again by chance.
@@ -90,9 +89,7 @@ impl From<tokio_postgres::Error> for Fault {
         match db.code().code() {
             BATCH_REFUSED => Fault::OneByOne,
             // A group commit asks for no row whether it is there, which it hardly ever is.
-            "23505" if db.constraint().is_some_and(|name| OF_BATCHES.contains(&name)) => {
-                Fault::OneByOne
-            }
+            "23505" if db.table().is_some_and(|name| OF_BATCHES.contains(&name)) => Fault::OneByOne,
             WORKER_LOST => Fault::Refused(Error::LeaseLost),
             OLD_SNAPSHOT => Fault::no_answer(why),
             TRANSACTION_ENDED => Fault::TransactionEnded,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Client;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::{Client, Row as PgRow};
 
 use super::Shared;
 use super::fault::{AGAIN_MAX, Fault};
@@ -119,22 +119,27 @@ async fn begin(
     let of_step: [Param<'_>; 2] = [(&run, Type::UUID), (&&*step, Type::TEXT)];
     let of_lease: [Param<'_>; 3] =
         [(&run, Type::UUID), (&worker, Type::UUID), (&attempt, Type::INT4)];
-    let (begun, recorded, held) = tokio::join!(
+    let (begun, name, recorded, held) = tokio::join!(
         limited(&shared, conn.batch_execute(&begin)),
+        query(&shared, &conn, include_str!("sql/transact_name.sql"), &[]),
         query(&shared, &conn, include_str!("sql/transact_record.sql"), &of_step),
         query(&shared, &conn, include_str!("sql/transact_begin.sql"), &of_lease),
     );
     begun?;
     let recorded = recorded?.first().map(row::record).transpose()?;
-    let held = held?;
-    let held = held.first().ok_or_else(|| Fault::data("a transaction without a name"))?;
-    let name: String = held.try_get(0).map_err(Fault::data)?;
-    let holds: bool = held.try_get(1).map_err(Fault::data)?;
+    let name: String = only(&name?)?;
+    let holds: bool = only(&held?)?;
     match recorded {
         Some(record) if holds || record.attempt == lease.attempt => Ok(Begun::Recorded(record)),
         _ if !holds => Err(Error::LeaseLost.into()),
         _ => Ok(Begun::Open(Open { conn, name })),
     }
+}
+
+/// The one value that a statement answers.
+fn only<'r, T: FromSql<'r>>(rows: &'r [PgRow]) -> Result<T, Fault> {
+    let row = rows.first().ok_or_else(|| Fault::data("a statement without an answer"))?;
+    row.try_get(0).map_err(Fault::data)
 }
 
 /// What became of an execution.

@@ -44,7 +44,7 @@ create or replace function onward.claim(
     seen_id uuid[],
     seen_taken boolean[]
 )
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 -- One plan for all calls: to plan anew costs several times what a claim reads.
 set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off
 -- Below the time after which the caller gives up, so that no claim waits on for a caller that is gone.
@@ -215,7 +215,7 @@ $$;
 -- The sets of builds that some queued runs are kept off and that do not have this one. Asked from
 -- set to set, it skips their runs.
 create or replace function onward.claim_kept(p_build text) returns text[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_kept text[] := '{}';
     v_last text := '';
@@ -238,7 +238,7 @@ $$;
 -- Where it does not count, every look goes from the head on.
 create or replace function onward.claim_pages() returns bigint
 language sql volatile as $$
-    select pg_stat_get_xact_blocks_fetched('onward.runs_queued'::regclass)
+    select pg_catalog.pg_stat_get_xact_blocks_fetched('onward.runs_queued'::regclass)
 $$;
 
 -- From where on to look for runs of a queue and workflow: what the caller said, or from the head.
@@ -287,7 +287,7 @@ create or replace function onward.claim_first(
     f_due_at bigint[],
     f_id uuid[]
 ) returns table (queue text, workflow text, priority integer, due_at bigint, id uuid)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     if p_limit = 0 then
         return;
@@ -361,7 +361,7 @@ create or replace function onward.claim_seen(
     out id uuid[],
     out taken boolean[]
 )
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     -- Its plan is kept, as that of a function in plain SQL is not.
     select
@@ -387,7 +387,7 @@ $$;
 -- The first of these runs, up to and with the one that goes past the limit of bytes: of inputs, signals and
 -- histories together.
 create or replace function onward.claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_bounded uuid[];
 begin
@@ -422,7 +422,7 @@ $$;
 -- Whether a queued run is right behind this one, so that nobody need look from the head on: before
 -- its next vacuum the index has there what was claimed since the last, and each look walks over it.
 create or replace function onward.claim_behind(p_run uuid) returns boolean
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_run record;
 begin
@@ -456,7 +456,7 @@ create or replace function onward.claim_any(
     f_due_at bigint[],
     f_id uuid[]
 ) returns boolean
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     if p_suspect then
         perform 1

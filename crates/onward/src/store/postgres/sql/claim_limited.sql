@@ -7,7 +7,7 @@
 -- How many runs the limits of the whole queue leave room for, and when the rate leaves more.
 create or replace function onward.claim_room(p_now bigint, p_worker uuid, p_queue text)
 returns table (room bigint, look_at bigint, per_lane integer, last_lane text)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_queue record;
     v_now bigint;
@@ -69,7 +69,7 @@ create or replace function onward.claim_choose(
     p_limit integer,
     p_take boolean
 ) returns table (runs uuid[], more boolean, look_at bigint, cut_at text)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_room record;
     v_lanes record;
@@ -145,7 +145,7 @@ create or replace function onward.claim_limited(
     p_limit integer,
     p_others uuid[]
 ) returns table (chosen uuid[], taken uuid[], dry text[], busy text[])
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_queue text;
     v_choice record;
@@ -197,7 +197,7 @@ create or replace function onward.claim_note(
     p_chosen uuid[],
     p_taken uuid[]
 ) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_now bigint := onward.now_ms(p_now);
     v_queue record;
@@ -221,7 +221,7 @@ begin
             where g.queue = v_queue.name and g.at <= v_now - v_queue.rate_period_ms;
             insert into onward.grants (queue, at, count)
             values (v_queue.name, v_now, v_count)
-            on conflict on constraint grants_pkey do update
+            on conflict (queue, at) do update
             set count = grants.count + excluded.count;
         end if;
     end loop;
@@ -239,7 +239,7 @@ create or replace function onward.claim_left(
     p_dry text[],
     p_busy text[]
 ) returns table (more boolean, suspect boolean, look_at bigint)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_queue text;
     v_choice record;
@@ -274,7 +274,7 @@ $$;
 -- Tells whoever was held back by a limit that one of these runs may have made room. Told in the
 -- transaction that makes it, so that no wake-up is lost with its process.
 create or replace function onward.tell_freed(p_runs uuid[]) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     perform 1 from onward.queues q order by q.name limit 1;
     if not found then

@@ -6,7 +6,8 @@ create or replace function onward.prune(
     p_now bigint, p_older_than_ms bigint, p_states text[], p_limit integer, p_run uuid
 )
 returns table (runs bigint, more boolean)
-language plpgsql volatile set enable_seqscan = off set jit = off
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off
 -- Below the time after which the caller gives up: see `claim`.
 set lock_timeout = '6s' as $$
 declare
@@ -60,7 +61,7 @@ $$;
 
 -- The tags of a run. Those that cannot be read are none: they leave entries behind that no list shows.
 create or replace function onward.tags_of(tags text) returns table (name text, value text)
-language plpgsql immutable as $$
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
     return query select t.key, t.value from json_each_text(tags::json) t;
 exception when others then

@@ -40,7 +40,7 @@ create or replace function onward.settle(
     r_next_at bigint[],
     r_foreign boolean[]
 ) returns table (run uuid, answer text)
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 -- A plan is made once, and looks each run of the batch up by its id, whatever the tables were like.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

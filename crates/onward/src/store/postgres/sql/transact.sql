@@ -17,7 +17,8 @@ create or replace function onward.transact(
     p_at bigint,
     p_foreign boolean
 ) returns void
-language plpgsql volatile set enable_seqscan = off set jit = off as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off as $$
 begin
     if pg_current_xact_id()::text <> p_transaction then
         raise exception 'the transaction was ended by its body' using errcode = 'OW005';
