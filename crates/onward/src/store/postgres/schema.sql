@@ -361,6 +361,8 @@ function now_ms(given bigint) returns bigint;
 
 function prune(p_now bigint, p_older_than_ms bigint, p_states text[], p_limit integer, p_run uuid) returns TABLE(runs bigint, more boolean);
 
+function prune_alone(p_run uuid, p_before uuid) returns boolean;
+
 function record(p_fence bigint, p_worker uuid, p_follows_seq bigint, p_follows_step text, p_run uuid, p_attempt integer, p_seq bigint, p_step text, p_slot bigint, p_kind text, p_body text, p_try integer, p_began_at bigint, p_at bigint, p_next_at bigint, p_foreign boolean) returns boolean;
 
 function server() returns text;

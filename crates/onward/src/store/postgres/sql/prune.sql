@@ -1,6 +1,7 @@
 -- Deletes a bounded batch of runs that ended so long ago, by the database's own time: a client's may be wrong,
 -- and what is deleted is gone. With all that belongs to them. Runs that
--- somebody else works on are passed over.
+-- somebody else works on are passed over, and so are those whose children are still to be asked to end:
+-- nobody else would.
 -- With the id of a run only that one, however long ago it ended.
 create or replace function onward.prune(
     p_now bigint, p_older_than_ms bigint, p_states text[], p_limit integer, p_run uuid
@@ -21,6 +22,7 @@ begin
             select r.id, r.finished_at
             from onward.runs r
             where r.finished_at is not null and r.state = s and r.finished_at <= v_ended_by
+                and (r.cascades is null or onward.prune_alone(r.id, r.continued_from))
             order by r.finished_at, r.id
             limit p_limit + 1
             for update skip locked
@@ -34,6 +36,7 @@ begin
             select id
             from onward.runs
             where id = p_run and finished_at is not null
+                and (cascades is null or onward.prune_alone(id, continued_from))
             for update
         ) r;
     end if;
@@ -56,6 +59,18 @@ begin
     delete from onward.runs where id = any (v_old);
     runs := cardinality(v_old);
     return next;
+end
+$$;
+
+-- Whether a run that was asked to end has nobody left to ask: no children, and no run that it goes on from.
+create or replace function onward.prune_alone(p_run uuid, p_before uuid) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return p_before is null and not exists (
+        select from onward.runs c
+        where c.parent = p_run and c.parent is not null and c.finished_at is null
+            and not c.detached and c.cancel_at is null
+    );
 end
 $$;
 
