@@ -206,8 +206,8 @@ pub const RATE_PERIOD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// meanwhile. Past that the next claim goes on where this one stopped.
 pub const LANES_LOOK_MAX: usize = 1_000;
 
-/// The pause after a claim that looked at so many lanes and found room in none: others are left to
-/// look at, and it must not be made over and over.
+/// The pause after a claim that looked at so many lanes and found room in none, and after one that left a
+/// queue out whose row another held: others are left to look at, and it must not be made over and over.
 pub const LANES_LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Suspects, and runs that are kept off some builds, that a claim looks through for one whose lane has

@@ -15,6 +15,20 @@ pub(super) fn awaiting(child: RunId, wakes_seen: u64) -> End {
     End::Parked { wake_at: None, waits_for: Waits::Child { run: child }, wakes_seen }
 }
 
+/// A run that went on as another and was cancelled then, and a queued child of each.
+pub(super) async fn cancelled_family(stage: &Stage, worker: &Worker) -> (RunId, [RunId; 2]) {
+    let elsewhere = |new| NewRun { queue: "elsewhere".to_owned(), ..new };
+    let lease = stage.running(worker).await;
+    let earlier = stage.start(elsewhere(child_of(lease, "a"))).await;
+    let next = RunId::new();
+    let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
+    stage.settle(lease, end).await.unwrap();
+    let lease = worker.take(next).await;
+    let later = stage.start(elsewhere(child_of(lease, "b"))).await;
+    stage.settle(lease, End::Cancelled).await.unwrap();
+    (next, [earlier, later])
+}
+
 async fn told(stage: &Stage, parent: RunId) -> Vec<(String, String)> {
     let inbox = stage.store.inbox(parent, 0).await.unwrap();
     let told = inbox.signals.into_iter();

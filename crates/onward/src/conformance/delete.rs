@@ -2,10 +2,11 @@
 //!
 //! A store that deletes none passes by having no answer.
 
+use super::child::cancelled_family;
 use super::every_kind::expiring;
 use super::stage::*;
 use crate::store::{Conflict, End, StartedHow, Which};
-use crate::{OnConflict, RunId};
+use crate::{OnConflict, RunId, RunState};
 
 /// A deleted run leaves nothing, and its key is free.
 pub async fn deleted_run_leaves_nothing(stage: &Stage) {
@@ -33,6 +34,18 @@ pub async fn delete_run_twice(stage: &Stage) {
     assert!(deletes.delete_run(run).await.unwrap());
     assert!(!deletes.delete_run(run).await.unwrap());
     assert!(!deletes.delete_run(RunId::new()).await.unwrap());
+}
+
+/// The children of a cancelled run end, though it is deleted before any sweep asked them to: its own, and those
+/// of the run that went on as it.
+pub async fn children_of_a_deleted_run_are_asked_to_end(stage: &Stage) {
+    let Some(deletes) = stage.store.deletes() else { return };
+    let worker = stage.worker().await;
+    let (parent, children) = cancelled_family(stage, &worker).await;
+    assert!(deletes.delete_run(parent).await.unwrap());
+    for child in children {
+        assert_eq!(stage.state(child).await, RunState::Cancelled);
+    }
 }
 
 /// A run that has not ended stays as it is.

@@ -244,19 +244,61 @@ pub async fn buffering_racing_the_end_strands_no_run(stage: &Stage) {
     worker.take(latest).await;
 }
 
-/// A run that goes on as another is live as long as that one is.
-pub async fn continuation_of_the_latest_run_is_live(stage: &Stage) {
-    let Some(store) = stage.store.schedules() else { return };
-    let fire = due(stage, Overlap::Skip).await;
+/// Fires a schedule once, and lets its run go on as another, whose id this is.
+async fn gone_on(stage: &Stage, overlap: Overlap) -> RunId {
+    let fire = due(stage, overlap).await;
     let first = fire.occurrences[0].run;
-    store.fire_schedule(fire).await.unwrap();
-    let worker = stage.worker().await;
-    let lease = worker.take(first).await;
+    stage.store.schedules().unwrap().fire_schedule(fire).await.unwrap();
+    let lease = stage.worker().await.take(first).await;
     let next = RunId::new();
     let end = End::Continued { run: next, input: json(2), undelivered: Vec::new() };
     stage.store.settle(lease, Settle::new(Vec::new(), end)).await.unwrap();
     assert_eq!(stage.state(first).await, RunState::Completed);
+    next
+}
+
+/// A run that goes on as another is live as long as that one is.
+pub async fn continuation_of_the_latest_run_is_live(stage: &Stage) {
+    if stage.store.schedules().is_none() {
+        return;
+    }
+    let next = gone_on(stage, Overlap::Skip).await;
     assert_eq!(fire_next(stage).await, Occurred::Skipped { live: next });
+}
+
+/// What waits for a run that goes on as another waits for that one.
+pub async fn buffer_one_waits_for_a_continuation(stage: &Stage) {
+    if stage.store.schedules().is_none() {
+        return;
+    }
+    let next = gone_on(stage, Overlap::BufferOne).await;
+    let buffered = fire_next(stage).await;
+    assert!(
+        matches!(buffered, Occurred::Buffered { behind, .. } if behind == next),
+        "{buffered:?}"
+    );
+    let worker = stage.worker().await;
+    let lease = worker.take(next).await;
+    worker.assert_nothing_to_claim().await;
+    stage.settle(lease, End::Completed(json(1))).await.unwrap();
+    worker.take(buffered.run().unwrap()).await;
+}
+
+/// What takes the place of a run that goes on as another ends that one.
+pub async fn cancel_previous_ends_a_continuation(stage: &Stage) {
+    if stage.store.schedules().is_none() {
+        return;
+    }
+    let next = gone_on(stage, Overlap::CancelPrevious).await;
+    let worker = stage.worker().await;
+    let lease = worker.take(next).await;
+    let replaced = fire_next(stage).await;
+    let Occurred::Replaced { run, previous } = replaced else { panic!("{replaced:?}") };
+    assert_eq!(previous, next);
+    assert!(stage.run(next).await.cancel_at.is_some());
+    worker.assert_nothing_to_claim().await;
+    stage.settle(lease, End::Cancelled).await.unwrap();
+    worker.take(run).await;
 }
 
 /// A run that is asked for out of turn leaves the next time, counts for the policy, and is started

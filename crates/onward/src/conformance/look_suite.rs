@@ -21,6 +21,7 @@ macro_rules! look_conformance_suite {
             delete {
                 deleted_run_leaves_nothing
                 delete_run_twice
+                children_of_a_deleted_run_are_asked_to_end
                 live_run_is_not_deleted
                 released_key_is_free
                 release_run_key_twice

@@ -402,6 +402,7 @@ macro_rules! conformance_suite {
                 prune_with_no_limit_still_goes_on
                 dry_run_deletes_nothing
                 prune_twice
+                prune_asks_the_children_of_cancelled_runs_to_end
                 prune_frees_the_keys_of_pruned_runs_only
                 prune_leaves_a_key_that_went_on
                 prune_takes_the_history_along

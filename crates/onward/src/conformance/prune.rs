@@ -2,6 +2,7 @@
 
 use tokio::task::JoinSet;
 
+use super::child::cancelled_family;
 use super::stage::*;
 use crate::limits::PRUNE_BATCH_MAX;
 use crate::store::{End, Error, Import, Prune, Pruned, StartedHow, Which};
@@ -46,6 +47,27 @@ pub async fn prune_keeps_to_the_given_states(stage: &Stage) {
     assert_eq!(stage.store.get(Which::Id(failed)).await.unwrap(), None);
     assert_eq!(stage.state(completed).await, RunState::Completed);
     assert_eq!(stage.state(queued).await, RunState::Queued);
+}
+
+/// The children of a cancelled run end, though it is pruned before any sweep asked them to.
+pub async fn prune_asks_the_children_of_cancelled_runs_to_end(stage: &Stage) {
+    let worker = stage.worker().await;
+    let (_, children) = cancelled_family(stage, &worker).await;
+    let counted = stage.store.prune(Prune { dry_run: true, ..all() }).await.unwrap();
+    assert_eq!(counted, Pruned { runs: 2, more: false }, "it counts, and asks nobody");
+    for child in &children {
+        assert_eq!(stage.state(*child).await, RunState::Queued);
+    }
+    let mut pruned = 0;
+    loop {
+        let batch = stage.store.prune(all()).await.unwrap();
+        pruned += batch.runs;
+        if !batch.more {
+            break;
+        }
+    }
+    assert_eq!(pruned, 2 + children.len() as u64);
+    assert!(stage.snapshot().await.runs.is_empty());
 }
 
 /// A prune takes the oldest up to its limit, and says that more match.

@@ -40,6 +40,8 @@ macro_rules! schedule_conformance_suite {
                 buffer_one_lets_one_run_wait
                 buffering_racing_the_end_strands_no_run
                 continuation_of_the_latest_run_is_live
+                buffer_one_waits_for_a_continuation
+                cancel_previous_ends_a_continuation
                 trigger_twice
                 full_firing_starts_every_run
             }

@@ -60,7 +60,8 @@ codes! {
     StoreFull = "store_full", true,
         "The disk is full. Free some space; running work goes on by itself afterwards.";
     StoreReadOnly = "store_read_only", false,
-        "The database file or its folder cannot be written. Check owner and mode, then reopen.";
+        "The store cannot be written. A file: check owner and mode, of its folder too. Postgres: a standby \
+         was reached; name all hosts in the URL, or set target_session_attrs=read-write.";
     StoreReplaced = "store_replaced", false,
         "The database file was deleted or replaced while it was open. Restart the program.";
     StoreCorrupt = "store_corrupt", false,

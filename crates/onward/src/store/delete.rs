@@ -23,7 +23,8 @@ use crate::{RunId, RunState};
 /// ```
 pub trait Delete: Send + Sync {
     /// Deletes a run that has ended, with all that belongs to it, its key included, and says whether
-    /// it was there. So again: `false`. On one that has not ended: `Conflict`, and nothing changes.
+    /// it was there. So again: `false`. On one that has not ended: `Conflict`, and nothing changes. If it was
+    /// asked to end, its children are asked first: nobody else would.
     fn delete_run(&self, run: RunId) -> Answer<'_, bool>;
 
     /// Frees the key of a run that has ended, so that the next start with it makes a new run, and says

@@ -197,7 +197,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `LOST_WORKERS_KEPT` ago. Bounded; `more` says that another pass would find work.
     fn sweep(&self, sweep: Sweep) -> Answer<'_, Swept>;
 
-    /// Deletes runs that ended long ago, with all that belongs to them, in one bounded batch.
+    /// Deletes runs that ended long ago, with all that belongs to them, in one bounded batch. Not before the
+    /// children of all cancelled runs are asked to end: a batch that asks some deletes nothing, and says that
+    /// there is more.
     fn prune(&self, prune: Prune) -> Answer<'_, Pruned>;
 
     /// Registers interest, at the call and not at the first poll, so that nothing between a look

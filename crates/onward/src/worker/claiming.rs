@@ -28,6 +28,10 @@ const STILL_LEASES: u32 = 2;
 /// The pause after a claim that the store did not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(200);
 
+/// The pause after a claim that got nothing of what it saw: somebody is about to take it, or holds it for as
+/// long as it takes. Ten looks a second cost the store little.
+const MISSED_PAUSE: Duration = Duration::from_millis(100);
+
 /// Serves, tenure after tenure, until the worker is told to stop.
 pub(super) async fn serve(
     shared: Arc<Shared>,
@@ -189,15 +193,20 @@ impl<'a> Claiming<'a> {
             }
             self.note(mode, &claims);
             let (more, next_due) = (claims.more, claims.next_due);
+            let sought = more || mode == ClaimMode::Suspect;
+            let missed = limit > 0 && claims.runs.is_empty() && sought;
             self.take(claims);
             self.compare();
             let (_, limit) = self.intake.choose(&tenure.crew);
-            if limit > 0 && self.intake.is_due(more) {
+            let is_due = limit > 0 && self.intake.is_due(more);
+            if is_due && !missed {
                 continue;
             }
-            let busy = !tenure.crew.is_empty();
-            let idle = shared.store.idle_look_every();
-            let look_in = if busy { MARKS_EVERY } else { idle };
+            let look_in = match tenure.crew.is_empty() {
+                _ if is_due => MISSED_PAUSE,
+                true => shared.store.idle_look_every(),
+                false => MARKS_EVERY,
+            };
             let clock = shared.store.clock();
             // Without a next time there is nothing on the clock to wait for.
             let due = next_due.unwrap_or_else(|| clock.now());

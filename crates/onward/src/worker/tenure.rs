@@ -52,7 +52,8 @@ pub(crate) struct Tenure {
 
 /// Since when the lease has been renewed without a gap.
 struct Steady {
-    since: Instant,
+    /// Nothing since a renewal failed.
+    since: Option<Instant>,
     /// Until when, by the store's clock, the last renewal holds. A gap shows here too when the
     /// machine was suspended, which this process's own clock does not notice.
     until: Option<Timestamp>,
@@ -75,7 +76,7 @@ impl Tenure {
             lease,
             born: joined,
             fresh_until_ms: AtomicU64::new(as_millis(lease)),
-            steady: Mutex::new(Steady { since: joined, until: None }),
+            steady: Mutex::new(Steady { since: Some(joined), until: None }),
             attended_ms: AtomicU64::new(0),
             left_alone: AtomicBool::new(false),
             held: Mutex::default(),
@@ -133,6 +134,7 @@ impl Tenure {
             }
             Err(error) => {
                 tracing::warn!(worker = %self.worker, %error, "lease not renewed; again soon");
+                self.steady.lock().unwrap_or_else(PoisonError::into_inner).since = None;
                 soon
             }
         };
@@ -196,15 +198,23 @@ impl Tenure {
     fn renewed(&self, asked: Instant, store_until: Timestamp) {
         let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
         // Forward, as after a suspended machine, or back: then the leases of all look as if nobody renewed them.
-        let jumped = (steady.until)
-            .is_some_and(|before| store_until.since(before) > self.lease || store_until < before);
+        let jumped = (steady.until).is_some_and(|before| {
+            store_until.since(before) > self.gap_max() || store_until < before
+        });
         if jumped || !self.is_fresh() {
-            steady.since = asked;
+            steady.since = None;
         }
+        steady.since.get_or_insert(asked);
         steady.until = Some(store_until);
         drop(steady);
         let until = asked.duration_since(self.born) + self.lease;
         self.fresh_until_ms.store(as_millis(until), Ordering::SeqCst);
+    }
+
+    /// The longest time between two renewals after which this worker still judges others. One of them may
+    /// have renewed a whole pause before this worker did, and must have had the time to do so again.
+    fn gap_max(&self) -> Duration {
+        self.lease - self.lease / RENEWALS_PER_LEASE
     }
 
     /// Whether the last renewal still holds, so that a step may begin. What is recorded is
@@ -218,7 +228,8 @@ impl Tenure {
     pub(crate) fn is_steady(&self) -> bool {
         let steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = steady.until.is_some_and(|until| self.store.clock().now() < until);
-        holds && self.is_fresh() && steady.since.elapsed() > self.lease
+        let since = steady.since.is_some_and(|since| since.elapsed() > self.lease);
+        holds && self.is_fresh() && since
     }
 
     /// Gives back to the store what the worker holds, once its drivers are gone: whoever takes a run over
@@ -284,6 +295,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::lossy::LossyStore;
     use crate::store::{MemoryStore, NewWorker};
     use crate::{Clock, TestClock};
 
@@ -291,20 +303,27 @@ mod tests {
 
     async fn tenure(clock: &TestClock) -> (Arc<dyn Store>, Arc<Tenure>) {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+        let tenure = tenure_in(&store, LEASE).await;
+        (store, tenure)
+    }
+
+    async fn tenure_in(store: &Arc<dyn Store>, lease: Duration) -> Arc<Tenure> {
         let worker = NewWorker {
             id: WorkerId::new(),
             build: "v1".to_owned(),
             place: "test".to_owned(),
             queues: vec!["default".to_owned()],
             workflows: vec!["work".to_owned()],
-            lease_ms: 200,
+            lease_ms: i64::try_from(lease.as_millis()).unwrap(),
             concurrency: 1,
         };
         let id = worker.id;
         store.join(worker).await.unwrap();
-        let tenure =
-            Tenure::begin(Arc::clone(&store), id, Crew::new(1), LEASE, Instant::now()).unwrap();
-        (store, tenure)
+        Tenure::begin(Arc::clone(store), id, Crew::new(1), lease, Instant::now()).unwrap()
+    }
+
+    fn steady_since(tenure: &Tenure) -> Option<Instant> {
+        tenure.steady.lock().unwrap().since
     }
 
     async fn until(mut holds: impl FnMut() -> bool) {
@@ -351,6 +370,51 @@ mod tests {
         .await;
         assert!(!tenure.is_steady(), "everybody's lease looks expired now");
         until(|| tenure.is_steady()).await;
+    }
+
+    /// So long that the thread does not renew in a test: it is done here, by hand.
+    const LONG: Duration = Duration::from_secs(600);
+
+    /// Fails where a worker judges another that could not renew in an outage which it came through itself.
+    #[tokio::test]
+    async fn a_renewal_that_failed_is_a_gap() {
+        let lossy = Arc::new(LossyStore::around(Arc::new(MemoryStore::new())));
+        let store: Arc<dyn Store> = lossy.clone();
+        let tenure = tenure_in(&store, LONG).await;
+        tenure.renew();
+        assert_eq!(steady_since(&tenure), Some(tenure.born));
+        lossy.lose_next(1);
+        tenure.renew();
+        assert_eq!(steady_since(&tenure), None);
+        let mended = Instant::now();
+        tenure.renew();
+        assert!(steady_since(&tenure) >= Some(mended));
+    }
+
+    /// Who joined with another renews a pause before or after it: the other has no time left where two
+    /// renewals could not be made.
+    #[tokio::test]
+    async fn two_renewals_that_are_missing_are_a_gap() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let tenure = tenure_in(&store, LONG).await;
+        let at = |seconds: i64| Timestamp::from_millis(1_000 * seconds);
+        let asked = Instant::now();
+        tenure.renewed(asked, at(600));
+        tenure.renewed(asked, at(1_000));
+        assert_eq!(steady_since(&tenure), Some(tenure.born));
+        tenure.renewed(asked, at(1_401));
+        assert_eq!(steady_since(&tenure), Some(asked));
+    }
+
+    #[tokio::test]
+    async fn a_step_back_of_the_stores_clock_is_a_gap() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let tenure = tenure_in(&store, LONG).await;
+        let asked = Instant::now();
+        tenure.renewed(asked, Timestamp::from_millis(5_000));
+        assert_eq!(steady_since(&tenure), Some(tenure.born));
+        tenure.renewed(asked, Timestamp::from_millis(4_999));
+        assert_eq!(steady_since(&tenure), Some(asked));
     }
 
     #[tokio::test]

@@ -22,6 +22,8 @@ mod overlap;
 mod plan;
 mod pooler;
 mod prepared;
+mod prune;
+mod queues;
 mod repeat;
 mod rights;
 mod stopped;

@@ -352,3 +352,39 @@ async fn sql_and_the_library_compare_inputs_alike() {
         assert_eq!(theirs, ours.id().to_string(), "{value}");
     }
 }
+
+/// Fails where a float is written as the caller's session has it: one key would be used with two inputs.
+#[tokio::test]
+async fn a_fingerprint_does_not_depend_on_how_a_session_writes_floats() {
+    let (schema, onward, db) = shop().await;
+    let sql = format!("select {}.start('ship', $1::text::jsonb, key => $2)::text", schema.0);
+    for digits in [0, -15] {
+        db.batch_execute(&format!("set extra_float_digits = {digits}")).await.unwrap();
+        for (number, value) in [0.30000000000000004, 1234.5678, 1.25e-7, 1e300].iter().enumerate() {
+            let key = format!("k{digits}-{number}");
+            let ours = onward.start(SHIP, &json!(value)).key(key.as_str()).await.unwrap();
+            let row = db.query_one(&sql, &[&value.to_string(), &key]).await;
+            let theirs: String = row.unwrap_or_else(|e| panic!("{value}: {e:?}")).get(0);
+            assert_eq!(theirs, ours.id().to_string(), "{value} with {digits}");
+        }
+    }
+}
+
+/// A large input without a key is not gone through number by number.
+#[tokio::test]
+async fn a_fingerprint_is_computed_for_a_key_only() {
+    let (schema, _onward, mut db) = shop().await;
+    db.batch_execute("set track_functions = 'all'").await.unwrap();
+    let counts = "select coalesce(sum(calls), 0)::bigint from pg_stat_xact_user_functions
+                  where funcname = 'canonical'";
+    for (key, calls) in [("null", 0), ("'k'", 2)] {
+        let tx = db.transaction().await.unwrap();
+        let call = format!("select {}.start('ship', '[7]', key => {key})", schema.0);
+        tx.query_one(&call, &[]).await.unwrap();
+        assert_eq!(tx.query_one(counts, &[]).await.unwrap().get::<_, i64>(0), calls, "{key}");
+    }
+    for beyond in ["1e400", "1e-400"] {
+        let call = format!("select {}.start('ship', '[{beyond}]')", schema.0);
+        assert!(db.query_one(&call, &[]).await.is_err(), "{beyond} cannot be read back");
+    }
+}

@@ -40,10 +40,10 @@ impl Bank {
                  parent integer references {0}.parents (id) deferrable initially deferred
              );
              create table {0}.singles (id integer unique deferrable initially deferred);
-             create table {0}.watched (id integer);
+             create table {0}.watched (code text);
              create function {0}.watch() returns trigger language plpgsql as $$
              begin
-                 raise 'not yours' using errcode = 'insufficient_privilege';
+                 raise 'not yours' using errcode = new.code;
              end $$;
              create constraint trigger watch after insert on {0}.watched
              deferrable initially deferred for each row execute function {0}.watch()",
@@ -373,6 +373,26 @@ async fn an_error_that_a_body_passes_over_undoes_it() {
     bank.fails(passes).await;
 }
 
+/// Fails where a server that cannot commit, or whose operator cancels it, takes one of the step's tries.
+#[tokio::test]
+async fn a_commit_that_the_server_does_not_make_is_an_outage() {
+    for code in ["XX000", "57014", "57P01"] {
+        let bank = Bank::open().await;
+        let sql =
+            format!("insert into {} values ('{code}')", bank.table.replace("notes", "watched"));
+        let body = bank.body("bad", move |db| {
+            let sql = sql.clone();
+            async move {
+                db.batch_execute(&sql).await?;
+                unit()
+            }
+        });
+        let answer = bank.stage.store.transact(bank.transact("bad", body).0).await;
+        assert!(matches!(answer, Err(Error::Unavailable(..))), "{code}: {answer:?}");
+        assert_eq!((bank.notes().await, bank.steps().await), (vec![], vec![]));
+    }
+}
+
 /// Fails where the commit's error is read like a statement's: there a row that is there twice, or a
 /// right that is missing, means that the same again may succeed.
 #[tokio::test]
@@ -381,7 +401,7 @@ async fn a_deferred_constraint_fails_its_own_body() {
     let broken = [
         ("children values (7)", "foreign key"),
         ("singles values (1), (1)", "duplicate key"),
-        ("watched values (1)", "not yours"),
+        ("watched values ('42501')", "not yours"),
     ];
     for (rows, why) in broken {
         let sql = format!("insert into {}", bank.table.replace("notes", rows));

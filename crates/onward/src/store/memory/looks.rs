@@ -122,12 +122,13 @@ fn conflicts(row: &Row) -> impl Iterator<Item = (RunId, KeyConflict)> {
 
 impl Delete for MemoryStore {
     fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
-        self.transact(|state, _| match state.runs.get(&run) {
+        self.transact(|state, now| match state.runs.get(&run) {
             None => Ok(false),
             Some(row) if !row.run.state.is_final() => {
                 Err(Error::Conflict(Conflict::NotEnded { run }))
             }
             Some(_) => {
+                while sweep::cascade(state, now)? {}
                 state.runs.remove(&run);
                 state.keys.retain(|_, key| key.run != run);
                 Ok(true)

@@ -206,7 +206,7 @@ impl Store for MemoryStore {
     }
 
     fn prune(&self, prune: Prune) -> Answer<'_, Pruned> {
-        self.transact(|state, now| Ok(state.prune(&prune, now)))
+        self.transact(|state, now| state.prune(&prune, now))
     }
 
     fn wait(&self, topic: Topic) -> Waiter {
@@ -368,8 +368,11 @@ impl State {
         signal::tell_parent(self, run, now);
     }
 
-    fn prune(&mut self, prune: &Prune, now: Timestamp) -> Pruned {
+    fn prune(&mut self, prune: &Prune, now: Timestamp) -> Result<Pruned, Error> {
         let ended_by = now.as_millis() - prune.older_than_ms;
+        if !prune.dry_run && sweep::cascade(self, now)? {
+            return Ok(Pruned { runs: 0, more: true });
+        }
         let mut old: Vec<_> = (self.runs.values())
             .map(|row| &row.run)
             .filter(|run| prune.covers(run.state))
@@ -378,7 +381,7 @@ impl State {
             .collect();
         old.sort();
         if prune.dry_run {
-            return Pruned { runs: old.len() as u64, more: false };
+            return Ok(Pruned { runs: old.len() as u64, more: false });
         }
         let limit = prune.limit.clamp(1, PRUNE_BATCH_MAX);
         let more = old.len() > limit;
@@ -387,7 +390,7 @@ impl State {
             self.runs.remove(run);
             self.keys.retain(|_, key| key.run != *run);
         }
-        Pruned { runs: old.len() as u64, more }
+        Ok(Pruned { runs: old.len() as u64, more })
     }
 
     fn stats(&self) -> Stats {

@@ -14,11 +14,11 @@ const BATCH_REFUSED: &str = "OW001";
 const WORKER_LOST: &str = "OW003";
 const OLD_SNAPSHOT: &str = "OW004";
 const TRANSACTION_ENDED: &str = "OW005";
-const HISTORY_LOST: &str = "OW006";
+/// Not `OW006`, by which the functions for users refuse what they are given.
+const HISTORY_LOST: &str = "OW007";
 
-/// The rows that only a repeated write finds there.
-const OF_BATCHES: [&str; 5] =
-    ["records_pkey", "outputs_pkey", "attempts_pkey", "runs_pkey", "inputs_pkey"];
+/// The tables whose rows only a repeated write finds there.
+const OF_BATCHES: [&str; 5] = ["records", "outputs", "attempts", "runs", "inputs"];
 
 /// How often what lost against another transaction is made again at once: more than two that meet
 /// again by chance.
@@ -89,9 +89,7 @@ impl From<tokio_postgres::Error> for Fault {
         match db.code().code() {
             BATCH_REFUSED => Fault::OneByOne,
             // A group commit asks for no row whether it is there, which it hardly ever is.
-            "23505" if db.constraint().is_some_and(|name| OF_BATCHES.contains(&name)) => {
-                Fault::OneByOne
-            }
+            "23505" if db.table().is_some_and(|name| OF_BATCHES.contains(&name)) => Fault::OneByOne,
             WORKER_LOST => Fault::Refused(Error::LeaseLost),
             OLD_SNAPSHOT => Fault::no_answer(why),
             TRANSACTION_ENDED => Fault::TransactionEnded,
@@ -135,6 +133,9 @@ fn outage(code: &SqlState) -> Option<Met> {
         "55P03" => Outage::Locked,
         // The schema or a table of it is not there, or not ours to use: somebody is working on it.
         "42P01" | "42883" | "3F000" | "42501" => Outage::NoAnswer,
+        // The server failed in itself, as one does that cannot commit while it is demoted. What is damaged
+        // has codes of its own.
+        "XX000" => Outage::NoAnswer,
         code => match &code[..2] {
             // Connections, authorisation, resources, operators, the system, a lost transaction.
             "08" | "28" | "3D" | "53" | "57" | "58" | "25" => Outage::NoAnswer,
@@ -142,4 +143,27 @@ fn outage(code: &SqlState) -> Option<Met> {
         },
     };
     Some(Met::Outage(outage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_code_of_the_store_is_one_of_its_functions_for_users() {
+        let raised = |sql: &str, code| sql.contains(&format!("errcode = '{code}'"));
+        for code in [BATCH_REFUSED, WORKER_LOST, OLD_SNAPSHOT, TRANSACTION_ENDED, HISTORY_LOST] {
+            for sql in [include_str!("sql/start_sql.sql"), include_str!("sql/signal.sql")] {
+                assert!(!raised(sql, code), "{code}");
+            }
+        }
+        assert!(raised(include_str!("sql/transact.sql"), HISTORY_LOST));
+    }
+
+    #[test]
+    fn a_server_that_failed_in_itself_is_an_outage_and_damaged_data_is_not() {
+        let is_outage = |code| matches!(outage(&SqlState::from_code(code)), Some(Met::Outage(_)));
+        assert!(is_outage("XX000"));
+        assert!(!is_outage("XX001") && !is_outage("XX002"));
+    }
 }

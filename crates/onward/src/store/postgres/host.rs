@@ -117,6 +117,20 @@ mod tests {
         assert_eq!(format!("{:?}", hosts[0]), format!("{alone:?}"));
     }
 
+    /// Fails where a standby that stands first in the URL is taken for the store.
+    #[test]
+    fn of_several_hosts_the_one_is_meant_that_takes_writes() {
+        let meant = |url: &str| each(&url.parse().unwrap())[0].get_target_session_attrs();
+        assert_eq!(meant("postgres://a,b/shop"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(
+            meant("postgres://a,b/shop?target_session_attrs=any"),
+            TargetSessionAttrs::ReadWrite
+        );
+        let asked = "postgres://a,b/shop?target_session_attrs=read-only";
+        assert_eq!(meant(asked), TargetSessionAttrs::ReadOnly);
+        assert_eq!(meant("postgres://a/shop"), TargetSessionAttrs::Any);
+    }
+
     #[test]
     fn one_port_is_for_all_hosts() {
         let config: Config = "host=a,b port=7 user=app".parse().unwrap();

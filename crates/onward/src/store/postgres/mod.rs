@@ -38,6 +38,7 @@ mod queues;
 mod record;
 mod row;
 mod schedules;
+mod script;
 mod settle;
 mod signal;
 mod sql;

@@ -11,6 +11,7 @@ use tokio_postgres::types::Type;
 
 use super::Shared;
 use super::fault::Fault;
+use super::script::statements;
 use super::tx::Session;
 use crate::store::Error as StoreError;
 use crate::{Clock as _, Code, Error, SystemClock, Timestamp};
@@ -35,6 +36,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0016_kept_ends.sql"),
     include_str!("migrations/0017_late.sql"),
     include_str!("migrations/0018_server.sql"),
+    include_str!("migrations/0019_keyed.sql"),
 ];
 
 /// The oldest server that the store's statements are for, as a server numbers its version.
@@ -166,11 +168,10 @@ async fn migrate(shared: &Arc<Shared>, fresh: bool) -> Result<(), Error> {
             conn.batch_execute("commit").await?;
             return Ok(had);
         }
-        for migration in &MIGRATIONS[had..] {
-            conn.batch_execute(&text(migration)).await?;
-        }
-        for function in FUNCTIONS {
-            conn.batch_execute(&text(function)).await?;
+        for script in MIGRATIONS[had..].iter().chain(FUNCTIONS) {
+            for statement in statements(&text(script)) {
+                conn.batch_execute(statement).await?;
+            }
         }
         let version = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
         let sql = text(include_str!("sql/schema_set.sql"));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tokio_postgres::types::Type;
 
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::row::{self, Columns, RUN_BY_ID, run_uuid, small_limit};
+use super::steer::cascade;
 use super::tx::{Changes, Param, Session};
 use super::{PostgresStore, Shared};
 use crate::limits::PRUNE_BATCH_MAX;
@@ -30,18 +31,25 @@ impl Delete for PostgresStore {
 }
 
 async fn delete(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
-    let mut session = Session::open(&shared).await?;
     let params: [Param<'_>; 1] = [(&run_uuid(run), Type::UUID)];
-    let row = session.first(DELETE, &params).await?;
-    let row = row.ok_or_else(|| Fault::data("a delete without an answer"))?;
-    if (Columns { row: &row, next: 0 }).take::<i64>()? > 0 {
-        return Ok(true);
+    for _ in 0..AGAIN_MAX {
+        while cascade(Arc::clone(&shared)).await? {}
+        let mut session = Session::open(&shared).await?;
+        let row = session.first(DELETE, &params).await?;
+        let row = row.ok_or_else(|| Fault::data("a delete without an answer"))?;
+        if (Columns { row: &row, next: 0 }).take::<i64>()? > 0 {
+            return Ok(true);
+        }
+        // Not there, not ended, or cancelled since its children were looked for.
+        match session.first(RUN_BY_ID, &params).await? {
+            None => return Ok(false),
+            Some(row) if !row::row(&row)?.run.state.is_final() => {
+                return Err(Error::Conflict(Conflict::NotEnded { run }).into());
+            }
+            Some(_) => {}
+        }
     }
-    // Not there, or not ended: a run that has ended stays so.
-    match session.first(RUN_BY_ID, &params).await? {
-        Some(_) => Err(Error::Conflict(Conflict::NotEnded { run }).into()),
-        None => Ok(false),
-    }
+    Err(Fault::Again("the run's children are not asked to end yet".to_owned()))
 }
 
 async fn release_key(shared: Arc<Shared>, run: RunId) -> Result<bool, Fault> {
@@ -77,6 +85,11 @@ pub(super) async fn prune(shared: Arc<Shared>, prune: Prune) -> Result<Pruned, F
         let count: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Fault::data)?;
         return Ok(Pruned { runs: u64::try_from(count).unwrap_or(0), more: false });
     }
+    drop(session);
+    if cascade(Arc::clone(&shared)).await? {
+        return Ok(Pruned { runs: 0, more: true });
+    }
+    let mut session = Session::open(&shared).await?;
     let limit = small_limit(prune.limit.clamp(1, PRUNE_BATCH_MAX));
     let params: [Param<'_>; 4] =
         [(&now, Type::INT8), (&age, Type::INT8), (&states, Type::TEXT_ARRAY), (&limit, Type::INT4)];

@@ -3,7 +3,8 @@
 //! Owns: the columns of a queue, and looks at what is in it. Never decides what a change means;
 //! `store::queues` does. What a claim takes of it is decided in `sql/claim_limited.sql`.
 //!
-//! Whoever changes a queue locks its row, as a claim from it does.
+//! Whoever changes a queue locks its row, as a claim from it does. Where there is none yet, it waits for the
+//! claims that are under way instead.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,6 +111,9 @@ async fn change(
                 return Err(Error::Conflict(Conflict::QueuesFull).into());
             }
             save(tx, queue).await?;
+            if old.is_none() {
+                tx.rows(include_str!("sql/queue_first.sql"), &[]).await?;
+            }
         }
         Change::Remove => {
             tx.rows(include_str!("sql/queue_remove.sql"), &[(&name, Type::TEXT)]).await?;

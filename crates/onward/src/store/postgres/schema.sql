@@ -200,6 +200,7 @@ CREATE UNIQUE INDEX schedules_pkey ON onward.schedules USING btree (name);
 table schema (
     version integer not null
 );
+CREATE UNIQUE INDEX schema_pkey ON onward.schema USING btree (version);
 
 table signals (
     run uuid not null,
@@ -316,6 +317,8 @@ function claim_first(p_queues text[], p_workflows text[], p_kept text[], p_suspe
 
 function claim_fitting(p_queue text, p_per_lane integer, p_runs uuid[], p_chosen uuid[], p_limit integer) returns uuid[];
 
+function claim_in_places(p_chosen uuid[], p_others uuid[]) returns uuid[];
+
 function claim_in_turn(p_queue text, p_workflows text[], p_lanes text[], p_free integer[], p_limit integer) returns uuid[];
 
 function claim_kept(p_build text) returns text[];
@@ -324,9 +327,9 @@ function claim_laneless(p_queue text, p_workflows text[], p_limit integer) retur
 
 function claim_lanes(p_queue text, p_workflows text[], p_per_lane integer, p_last text, p_limit integer, p_looks integer) returns TABLE(lanes text[], free integer[], cut_at text);
 
-function claim_left(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_dry text[]) returns TABLE(more boolean, suspect boolean, look_at bigint);
+function claim_left(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_dry text[], p_busy text[]) returns TABLE(more boolean, suspect boolean, look_at bigint);
 
-function claim_limited(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, p_others uuid[]) returns TABLE(chosen uuid[], taken uuid[], dry text[]);
+function claim_limited(p_now bigint, p_worker uuid, p_queues text[], p_workflows text[], p_kept text[], p_suspect boolean, p_limit integer, p_others uuid[]) returns TABLE(chosen uuid[], taken uuid[], dry text[], busy text[]);
 
 function claim_note(p_now bigint, p_queues text[], p_chosen uuid[], p_taken uuid[]) returns void;
 
@@ -359,6 +362,10 @@ function new_id(p_now bigint) returns uuid;
 function now_ms(given bigint) returns bigint;
 
 function prune(p_now bigint, p_older_than_ms bigint, p_states text[], p_limit integer, p_run uuid) returns TABLE(runs bigint, more boolean);
+
+function prune_alone(p_run uuid, p_before uuid) returns boolean;
+
+function prune_bounded(p_runs uuid[]) returns uuid[];
 
 function record(p_fence bigint, p_worker uuid, p_follows_seq bigint, p_follows_step text, p_run uuid, p_attempt integer, p_seq bigint, p_step text, p_slot bigint, p_kind text, p_body text, p_try integer, p_began_at bigint, p_at bigint, p_next_at bigint, p_foreign boolean) returns boolean;
 

@@ -98,7 +98,7 @@ async fn start_fork(tx: &mut Tx, fork: &Fork) -> Result<Run, Fault> {
     Ok(forked.run)
 }
 
-async fn cascade(shared: Arc<Shared>) -> Result<bool, Fault> {
+pub(super) async fn cascade(shared: Arc<Shared>) -> Result<bool, Fault> {
     let mut session = Session::open(&shared).await?;
     let limit = small_limit(CASCADE_BATCH_MAX);
     let row = session.first(CHILDREN, &[(&limit, Type::INT4)]).await?;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Client;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::{Client, Row as PgRow};
 
 use super::Shared;
 use super::fault::{AGAIN_MAX, Fault};
@@ -119,22 +119,27 @@ async fn begin(
     let of_step: [Param<'_>; 2] = [(&run, Type::UUID), (&&*step, Type::TEXT)];
     let of_lease: [Param<'_>; 3] =
         [(&run, Type::UUID), (&worker, Type::UUID), (&attempt, Type::INT4)];
-    let (begun, recorded, held) = tokio::join!(
+    let (begun, name, recorded, held) = tokio::join!(
         limited(&shared, conn.batch_execute(&begin)),
+        query(&shared, &conn, include_str!("sql/transact_name.sql"), &[]),
         query(&shared, &conn, include_str!("sql/transact_record.sql"), &of_step),
         query(&shared, &conn, include_str!("sql/transact_begin.sql"), &of_lease),
     );
     begun?;
     let recorded = recorded?.first().map(row::record).transpose()?;
-    let held = held?;
-    let held = held.first().ok_or_else(|| Fault::data("a transaction without a name"))?;
-    let name: String = held.try_get(0).map_err(Fault::data)?;
-    let holds: bool = held.try_get(1).map_err(Fault::data)?;
+    let name: String = only(&name?)?;
+    let holds: bool = only(&held?)?;
     match recorded {
         Some(record) if holds || record.attempt == lease.attempt => Ok(Begun::Recorded(record)),
         _ if !holds => Err(Error::LeaseLost.into()),
         _ => Ok(Begun::Open(Open { conn, name })),
     }
+}
+
+/// The one value that a statement answers.
+fn only<'r, T: FromSql<'r>>(rows: &'r [PgRow]) -> Result<T, Fault> {
+    let row = rows.first().ok_or_else(|| Fault::data("a statement without an answer"))?;
+    row.try_get(0).map_err(Fault::data)
 }
 
 /// What became of an execution.
@@ -172,21 +177,26 @@ async fn execute(
         Ok(result) => result,
         Err(failure) => {
             // A connection that does not answer is given up, and what is open on it with it.
-            let undone = home.spawn(async move { roll_back(&shared, conn).await }).await;
+            let wait_max = shared.timeout.max(transact.time_max);
+            let undoing = home.spawn(async move { roll_back(wait_max, conn).await });
             let is_told = failure.is(Code::TransactionTimeout.as_str());
-            return match undone.unwrap_or(false) || is_told {
-                true => said(Transacted::Failed(failure)),
+            return match undoing.await.unwrap_or(RolledBack::Closed) {
+                // It is not the body's fault what it met at a server that stands still.
+                RolledBack::Silent => Err(Fault::no_answer(failure.to_string())),
+                RolledBack::Closed if is_told => said(Transacted::Failed(failure)),
                 // The server ends a session that idles past the limit, and whoever was busy for so long
                 // hears of that first.
-                false if is_late => {
+                RolledBack::Closed if is_late => {
                     said(Transacted::Failed(refused(transact, Code::TransactionTimeout)))
                 }
-                false => Ok(Executed::Lost(failure)),
+                RolledBack::Closed => Ok(Executed::Lost(failure)),
+                RolledBack::Undone => said(Transacted::Failed(failure)),
             };
         }
     };
     let Some(record) = transact.place.place(result) else {
-        let _ = home.spawn(async move { roll_back(&shared, conn).await }).await;
+        let wait_max = shared.timeout;
+        let _ = home.spawn(async move { roll_back(wait_max, conn).await }).await;
         return said(Transacted::Unwanted);
     };
     failpoint::hit("transact.before_record");
@@ -220,11 +230,25 @@ fn refused(transact: &Transact, code: Code) -> Failure {
     Failure::engine(code, format!("{} ({time_max:?} at most)", code.advice()))
 }
 
-/// Undoes what is open on a connection; says whether the server answered.
-async fn roll_back(shared: &Shared, mut conn: Pooled) -> bool {
-    let undone = limited(shared, conn.batch_execute("rollback")).await;
-    conn.is_clean = undone.is_ok();
-    conn.is_clean
+/// What the server said to a rollback.
+enum RolledBack {
+    Undone,
+    /// The session had ended, and its transaction with it.
+    Closed,
+    /// Nothing. A statement that the body left behind ends by its own limit before that.
+    Silent,
+}
+
+/// Undoes what is open on a connection.
+async fn roll_back(wait_max: Duration, mut conn: Pooled) -> RolledBack {
+    match tokio::time::timeout(wait_max, conn.batch_execute("rollback")).await {
+        Ok(Ok(())) => {
+            conn.is_clean = true;
+            RolledBack::Undone
+        }
+        Ok(Err(_)) => RolledBack::Closed,
+        Err(_) => RolledBack::Silent,
+    }
 }
 
 /// Why a transaction was not committed.
@@ -278,12 +302,13 @@ async fn commit(
 impl Undone {
     /// What an error that answers the commit means. The server has undone the transaction, and
     /// unless the server itself is at fault, it has done so for what the body left to be checked
-    /// at the end: whatever the code is, the same body would be refused again.
+    /// at the end: whatever the code is, the same body would be refused again. A commit has no limit of
+    /// time, so one that is cancelled was cancelled by somebody.
     fn at_commit(error: tokio_postgres::Error) -> Self {
         let Some(db) = error.as_db_error() else { return Undone::By(error.into()) };
         match db.code().code() {
-            "40001" | "40P01" => Undone::By(error.into()),
-            code if ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
+            "40001" | "40P01" | "XX000" => Undone::By(error.into()),
+            code if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
                 Undone::By(error.into())
             }
             code => Undone::Refused(format!("{} ({code})", db.message())),

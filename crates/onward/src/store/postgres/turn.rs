@@ -3,7 +3,7 @@
 //! Owns: who waits for whom when a run joins a line, ends, or goes on as another. Never decides whether
 //! a run has to wait; `rules` and `schedules` do.
 
-use super::fault::Fault;
+use super::fault::{AGAIN_MAX, Fault};
 use super::row::Row;
 use super::tx::Tx;
 use crate::RunId;
@@ -66,9 +66,15 @@ pub(super) async fn leave(
     Ok(())
 }
 
-/// The run by which to judge whether the line of `latest` is free.
+/// The run by which to judge whether the line of `latest` is free. Whoever looked for it held no lock, so it
+/// may have gone on as another until it was locked here.
 pub(super) async fn last(tx: &mut Tx, latest: RunId) -> Result<Option<Row>, Fault> {
-    let Some(latest) = tx.locked(latest).await? else { return Ok(None) };
+    let Some(mut latest) = tx.locked(latest).await? else { return Ok(None) };
+    for _ in 0..AGAIN_MAX {
+        let Some(next) = latest.run.continued_as else { break };
+        let Some(next) = tx.locked(next).await? else { break };
+        latest = next;
+    }
     let Some(ahead) = latest.run.notes.ended_behind else { return Ok(Some(latest)) };
     let Some(mut ahead) = tx.locked(ahead).await? else { return Ok(Some(latest)) };
     Ok(Some(match rules::stands_for(&latest.run, ahead.run.clone()) {

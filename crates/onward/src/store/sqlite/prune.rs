@@ -8,6 +8,7 @@ use rusqlite::params;
 
 use super::fault::Fault;
 use super::row;
+use super::sweep::cascade;
 use super::tx::Tx;
 use super::{Answer, SqliteStore};
 use crate::limits::{PRUNE_BATCH_MAX, PRUNE_ROWS_MAX};
@@ -20,6 +21,9 @@ pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
     let states: Vec<_> = RunState::ALL.into_iter().filter(|s| prune.covers(*s)).collect();
     if prune.dry_run {
         return count(tx, &states, ended_by);
+    }
+    if cascade(tx)? {
+        return Ok(Pruned { runs: 0, more: true });
     }
     let limit = prune.limit.clamp(1, PRUNE_BATCH_MAX);
     let mut old: Vec<(i64, Vec<u8>, i64)> = Vec::new();
@@ -45,15 +49,11 @@ pub(super) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<Pruned, Fault> {
 
 impl Delete for SqliteStore {
     fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
-        self.small(move |tx| match row::by_id(tx.conn, run)? {
-            None => Ok(false),
-            Some(row) if !row.run.state.is_final() => {
-                Err(Error::Conflict(Conflict::NotEnded { run }).into())
-            }
-            Some(row) => {
-                delete(tx, row.no)?;
-                tx.changed(run);
-                Ok(true)
+        Box::pin(async move {
+            loop {
+                if let Some(was_there) = self.small(move |tx| delete_one(tx, run)).await? {
+                    return Ok(was_there);
+                }
             }
         })
     }
@@ -74,6 +74,21 @@ impl Delete for SqliteStore {
             }
         })
     }
+}
+
+/// Deletes a run that has ended; says whether it was there, or nothing while children of it, or of others,
+/// are still to be asked to end.
+fn delete_one(tx: &mut Tx<'_>, run: RunId) -> Result<Option<bool>, Fault> {
+    let Some(row) = row::by_id(tx.conn, run)? else { return Ok(Some(false)) };
+    if !row.run.state.is_final() {
+        return Err(Error::Conflict(Conflict::NotEnded { run }).into());
+    }
+    if cascade(tx)? {
+        return Ok(None);
+    }
+    delete(tx, row.no)?;
+    tx.changed(run);
+    Ok(Some(true))
 }
 
 fn count(tx: &Tx<'_>, states: &[RunState], ended_by: i64) -> Result<Pruned, Fault> {

@@ -216,3 +216,35 @@ fn note(table: String) -> PostgresBody {
         })
     })
 }
+
+/// Fails where ends come before parks, each in their order: another batch, which tells the same runs that
+/// their children have ended, could hold what this one waits for.
+#[tokio::test]
+async fn a_group_commit_locks_its_runs_in_one_order() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let mut leases = one_lane::<3>(&store, worker).await;
+    leases.sort_unstable_by_key(|lease| lease.run);
+    let [first, low, high] = leases;
+    let (raw, other) = (stage.raw().await, stage.raw().await);
+    hold_attempt(&raw, first).await;
+    let held = store.settle(first, Settle::new(vec![], End::Released));
+    stage.waiting(1).await;
+    // These are gathered while the lane waits.
+    let ends = store.settle(high, Settle::new(vec![], End::Completed(json("1"))));
+    let waits_for = onward::Waits::Timer { step: "t".to_owned() };
+    let park = End::Parked { wake_at: None, waits_for, wakes_seen: 0 };
+    let parks = store.settle(low, Settle::new(vec![], park));
+    let lock =
+        |lease: Lease, how| format!("select from runs where id = {} {how}", literal(lease.run));
+    other.batch_execute(&format!("begin; {}", lock(low, "for update"))).await.unwrap();
+    let_go(&raw).await;
+    soon(held).await.unwrap();
+    stage.waiting_for_a_row(1).await;
+    let free = raw.query(&lock(high, "for update skip locked"), &[]).await.unwrap();
+    assert_eq!(free.len(), 1, "the later run is held while the earlier is waited for");
+    let_go(&other).await;
+    assert_eq!(soon(ends).await.unwrap(), Settled::AsSaid);
+    assert_eq!(soon(parks).await.unwrap(), Settled::AsSaid);
+}

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use futures::future::join_all;
-use onward::Code;
 use onward::store::*;
+use onward::{Code, QueueLimits, Rate};
 use tokio_postgres::Client;
 
 use super::stage::*;
@@ -265,6 +265,69 @@ async fn what_forbids_a_plan_forbids_to_compile_it() {
     assert!(all.contains(&"sweep".to_owned()) && all.contains(&"settle".to_owned()), "{all:?}");
     let compiled = texts(&raw, &forbids("and not 'jit=off' = any (proconfig)")).await;
     assert_eq!(compiled, Vec::<String>::new());
+}
+
+/// Functions that are put into the statements which call them, and could not be if they had settings: each
+/// call would cost a claim or a write far more than what it does. Their callers say where names are looked for.
+const INLINED: [&str; 6] =
+    ["claim_laneless", "claim_pages", "claim_ranges", "claim_walk", "fence_key", "now_ms"];
+
+/// Fails where a function finds what the caller's session puts before Postgres' own.
+#[tokio::test]
+async fn functions_look_for_names_where_postgres_has_its_own() {
+    let stage = Stage::new();
+    drop(stage.open().await);
+    let sql = "select distinct proname::text from pg_proc
+               where pronamespace = current_schema()::regnamespace
+                   and not coalesce('search_path=pg_catalog, pg_temp' = any (proconfig), false)
+               order by 1";
+    assert_eq!(texts(&stage.raw().await, sql).await, INLINED);
+}
+
+/// Without one, a server that replicates row by row refuses their updates.
+#[tokio::test]
+async fn every_table_has_a_primary_key() {
+    let stage = Stage::new();
+    drop(stage.open().await);
+    let sql = "select relname::text from pg_class r
+               where relnamespace = current_schema()::regnamespace and relkind = 'r'
+                   and not exists (
+                       select from pg_constraint where conrelid = r.oid and contype = 'p'
+                   )";
+    assert_eq!(texts(&stage.raw().await, sql).await, Vec::<String>::new());
+}
+
+/// Some servers keep other names than Postgres gives: nothing of ours goes by the name of a constraint.
+#[tokio::test]
+async fn no_constraint_is_known_by_its_name() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let raw = stage.raw().await;
+    let renames = "select format('alter table %s rename constraint %I to c%s', conrelid::regclass,
+                       conname, oid)
+                   from pg_constraint
+                   where connamespace = current_schema()::regnamespace and contype in ('p', 'u')";
+    for rename in texts(&raw, renames).await {
+        raw.batch_execute(&rename).await.unwrap();
+    }
+    let rate = Some(Rate { count: 9, period_ms: 60_000 });
+    let limits = QueueLimits { rate, ..QueueLimits::default() };
+    let put = PutQueue { name: "default".to_owned(), limits };
+    store.queues().unwrap().put_queue(put).await.unwrap();
+    let worker = joined(&store).await;
+    for ticket in 1..3 {
+        start(&store, keyed_run("k")).await;
+        let lease = claimed(&store, worker, ticket).await;
+        let write = || Settle::new(vec![done(&store, 1, "a")], End::Completed(json("1")));
+        assert_eq!(store.settle(lease, write()).await.unwrap(), Settled::AsSaid);
+        // It finds its rows there.
+        assert_eq!(store.settle(lease, write()).await.unwrap(), Settled::AsSaid);
+        let deletes = store.deletes().unwrap();
+        deletes.release_run_key(lease.run).await.unwrap();
+    }
+    started(&store).await;
+    claimed(&store, worker, 3).await;
+    store.leave(worker).await.unwrap();
 }
 
 async fn texts(raw: &Client, sql: &str) -> Vec<String> {

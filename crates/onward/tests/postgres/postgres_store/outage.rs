@@ -116,3 +116,27 @@ async fn a_connection_that_did_not_answer_is_not_used_again() {
     let_go(&raw).await;
     assert!(soon(next).await.unwrap().runs.is_empty());
 }
+
+/// Fails where a server that cannot commit, as one that is being demoted, is taken for a damaged store: the
+/// worker would give up what it had only to repeat.
+#[tokio::test]
+async fn a_write_that_the_server_fails_at_in_itself_is_an_outage() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let raw = stage.raw().await;
+    let fail = "create function fail() returns trigger language plpgsql as $$
+        begin
+            raise 'could not commit' using errcode = 'XX000';
+        end $$;
+        create constraint trigger fail after insert on records
+        deferrable initially deferred for each row execute function fail()";
+    raw.batch_execute(fail).await.unwrap();
+    let record = || vec![done(&store, 1, "a")].into();
+    let failed = store.record(lease, record()).await.unwrap_err();
+    assert!(matches!(failed, Error::Unavailable(Outage::NoAnswer, _)), "{failed}");
+    raw.batch_execute("drop trigger fail on records").await.unwrap();
+    store.record(lease, record()).await.unwrap();
+}

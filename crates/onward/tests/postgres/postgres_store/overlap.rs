@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use onward::store::*;
-use onward::{Code, OnConflict, RunId, RunState};
+use onward::{Code, OnConflict, Overlap, RunId, RunState};
 
 use super::stage::*;
 
@@ -246,4 +246,55 @@ async fn a_write_never_conflicts_with_its_own_first_one() {
     raw.batch_execute("commit").await.unwrap();
     assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
     assert_eq!(store.history(lease.run, None, 10).await.unwrap().records.len(), 1);
+}
+
+/// A firing out of turn.
+fn trigger(schedule: &onward::Schedule, at: i64) -> Fire {
+    let occurrence = NewOccurrence {
+        at: onward::Timestamp::from_millis(at),
+        run: RunId::new(),
+        key: format!("schedule/{at}"),
+        input: None,
+    };
+    Fire {
+        name: schedule.name.clone(),
+        generation: schedule.generation,
+        advance: None,
+        occurrences: vec![occurrence],
+        caller: "test".to_owned(),
+    }
+}
+
+/// Fails where a firing looks for the latest run, waits for its row, and takes it for ended when it went on as
+/// another meanwhile: two would be at work at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_firing_follows_a_run_that_goes_on_as_another_meanwhile() {
+    for overlap in [Overlap::Skip, Overlap::BufferOne, Overlap::CancelPrevious] {
+        let stage = Stage::new();
+        let store = stage.open().await;
+        let schedules = store.schedules().unwrap();
+        let put = PutSchedule { overlap, ..hourly("s") };
+        let schedule = schedules.put_schedule(put).await.unwrap();
+        schedules.fire_schedule(trigger(&schedule, 1)).await.unwrap();
+        let worker = joined(&store).await;
+        let lease = claimed(&store, worker, 1).await;
+        let raw = stage.raw().await;
+        hold_step(&raw, lease.run, "a").await;
+        let next = RunId::new();
+        let end = End::Continued { run: next, input: json("2"), undelivered: Vec::new() };
+        let settled = store.settle(lease, Settle::new(vec![done(&store, 1, "a")], end));
+        stage.waiting(1).await;
+        let second = trigger(&schedule, 2);
+        let run = second.occurrences[0].run;
+        let fired = schedules.fire_schedule(second);
+        stage.waiting(2).await;
+        let_go(&raw).await;
+        assert_eq!(soon(settled).await.unwrap(), Settled::AsSaid);
+        let expected = match overlap {
+            Overlap::Skip => Occurred::Skipped { live: next },
+            Overlap::BufferOne => Occurred::Buffered { run, behind: next },
+            _ => Occurred::Replaced { run, previous: next },
+        };
+        assert_eq!(soon(fired).await.unwrap(), Fired::Done(vec![expected]));
+    }
 }

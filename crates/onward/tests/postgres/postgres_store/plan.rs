@@ -339,3 +339,42 @@ async fn runs_of_a_full_lane_cost_a_claim_nothing() {
         (rows_read_beside_a_full_lane(10).await, rows_read_beside_a_full_lane(20_000).await);
     assert_alike(&few, &many);
 }
+
+/// Adds runs that ended, and so many for each of them that are stuck under another build.
+async fn add_stuck(raw: &Client, count: i64, ended_for_each: i64) {
+    let sql = format!(
+        "insert into runs (id, state, attempt, wakes, crashes, priority, workflow, queue, created_at,
+             duplicates, stuck, stuck_builds, waits_for, finished_at)
+         select md5(i::text)::uuid, case when s then 'waiting' else 'completed' end, 1, 0, 0, 0, 'index',
+             'default', i, 0, case when s then 'history_mismatch' end, case when s then '[\"b0\"]' end,
+             case when s then '{{\"for\":\"stuck\",\"code\":\"history_mismatch\",\"detail\":\"x\"}}' end,
+             case when not s then i end
+         from generate_series(0, {count} * ({ended_for_each} + 1) - 1) i,
+             lateral (select i % ({ended_for_each} + 1) = 0 as s) k"
+    );
+    raw.batch_execute(&sql).await.unwrap();
+    raw.batch_execute("vacuum analyze runs").await.unwrap();
+}
+
+/// Fails where a sweep looks for stuck runs along the primary key, past every run that is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_finds_stuck_runs_among_many_by_their_index() {
+    let stage = Stage::apart().await;
+    drop(stage.open().await);
+    let raw = stage.raw().await;
+    add_stuck(&raw, 5_000, 9).await;
+    let before = counted(&stage).await;
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    assert!(store.sweep(sweep_of(worker)).await.unwrap().more);
+    drop(store);
+    let reads = counted(&stage).await;
+    let most = i64::try_from(onward::limits::SWEEP_BATCH_MAX).unwrap() * 3;
+    for (name, rows) in reads {
+        let read = rows - before[&name];
+        assert!(read <= most, "{name}: {read} rows for {most} at most");
+    }
+    let left = "select count(*) from runs where stuck is not null";
+    let left: i64 = raw.query_one(left, &[]).await.unwrap().get(0);
+    assert_eq!(left, 5_000 - most / 3);
+}

@@ -2,7 +2,7 @@
 //! commit is not done yet. What waits for a stranger's lock ends before its caller gives it up.
 
 use onward::store::*;
-use onward::{QueueLimits, RunState, Waits, WorkerId};
+use onward::{RunState, Waits, WorkerId};
 use tokio_postgres::Client;
 
 use super::stage::*;
@@ -14,8 +14,8 @@ async fn a_repeated_claim_finds_what_its_first_try_is_about_to_take() {
     let stage = Stage::new();
     let store = stage.open().await;
     let worker = joined(&store).await;
-    let raw = limited(&stage, &store).await;
     let run = started(&store).await;
+    let raw = held_inputs(&stage).await;
     let first = store.claim(claim_of(worker, 7));
     stage.waiting(1).await;
     let repeat = store.claim(claim_of(worker, 7));
@@ -80,15 +80,10 @@ async fn a_signal_that_comes_while_its_run_is_claimed_arrives_once() {
     assert_eq!(heard.iter().map(|signal| signal.no).collect::<Vec<_>>(), [2]);
 }
 
-/// Limits the queue, and holds its row in an open transaction.
-async fn limited(stage: &Stage, store: &PostgresStore) -> Client {
-    let limits = QueueLimits { concurrency: Some(2), ..QueueLimits::default() };
-    let queues = store.queues().unwrap();
-    queues.put_queue(PutQueue { name: "default".to_owned(), limits }).await.unwrap();
+/// Holds the inputs in an open transaction: a claim reads them after it has chosen, and before it takes.
+async fn held_inputs(stage: &Stage) -> Client {
     let raw = stage.raw().await;
-    raw.batch_execute("begin; select 1 from queues where name = 'default' for update")
-        .await
-        .unwrap();
+    raw.batch_execute("begin; lock table inputs in access exclusive mode").await.unwrap();
     raw
 }
 
@@ -189,8 +184,9 @@ async fn what_waits_for_a_strangers_lock_says_so_before_it_is_given_up() {
     let stage = Stage::new();
     let store = stage.open().await;
     let worker = joined(&store).await;
-    let queue = limited(&stage, &store).await;
     let run = started(&store).await;
+    started(&store).await;
+    let inputs = held_inputs(&stage).await;
     let row = stage.raw().await;
     let lock = format!("begin; select 1 from runs where id = {} for update", literal(run));
     row.batch_execute(&lock).await.unwrap();
@@ -208,6 +204,6 @@ async fn what_waits_for_a_strangers_lock_says_so_before_it_is_given_up() {
         assert!(matches!(error, Error::Unavailable(Outage::Locked, _)), "{error}");
     }
     stage.waiting(0).await;
-    let_go(&queue).await;
+    let_go(&inputs).await;
     let_go(&row).await;
 }

@@ -2,13 +2,17 @@
 //! machine.
 
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onward::store::*;
 use onward::{Code, WorkerId};
+use tokio::sync::oneshot;
 
+use super::cluster::Cluster;
 use super::stage::*;
 use crate::relaunch;
+use crate::seat::Seat;
 
 const URL: &str = "ONWARD_TEST_STOPPED_URL";
 
@@ -109,4 +113,57 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A process of the server that stands still until this is dropped.
+struct Frozen(i32);
+
+impl Frozen {
+    fn new(pid: i32) -> Self {
+        signal(pid, "STOP");
+        Self(pid)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal(self.0, "CONT");
+    }
+}
+
+fn signal(pid: i32, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Fails where a server that stands still takes a try of the step: the body is not at fault.
+#[tokio::test]
+async fn a_body_at_a_server_that_stands_still_meets_an_outage() {
+    let cluster = Cluster::new("");
+    let store = PostgresStore::open(&with(&cluster.url(), "statement_timeout=1")).await.unwrap();
+    let worker = joined(&store).await;
+    started(&store).await;
+    let lease = claimed(&store, worker, 1).await;
+    let (tell, told) = oneshot::channel();
+    let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
+    let body: PostgresBody = Arc::new(move |db| {
+        let tell = tell.lock().unwrap().take().unwrap();
+        Box::pin(async move {
+            let row = db.query_one("select pg_backend_pid()", &[]).await?;
+            tell.send(Frozen::new(row.get(0))).ok();
+            db.batch_execute("select 1").await?;
+            unreachable!("the server stands still");
+        })
+    });
+    let transact = Transact {
+        follows: Vec::new(),
+        lease,
+        step: "pay".into(),
+        body: TransactionBody::postgres(body),
+        place: Seat::new(1, "pay") as Arc<dyn Place>,
+        time_max: Duration::from_millis(300),
+    };
+    let answer = store.transact(transact).await;
+    assert!(matches!(answer, Err(Error::Unavailable(Outage::NoAnswer, _))), "{answer:?}");
+    drop(told.await.unwrap());
 }

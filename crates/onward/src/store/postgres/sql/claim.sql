@@ -44,7 +44,7 @@ create or replace function onward.claim(
     seen_id uuid[],
     seen_taken boolean[]
 )
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 -- One plan for all calls: to plan anew costs several times what a claim reads.
 set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off
 -- Below the time after which the caller gives up, so that no claim waits on for a caller that is gone.
@@ -64,6 +64,7 @@ declare
     v_due_at bigint[];
     v_limited text[];
     v_dry text[] := '{}';
+    v_busy text[] := '{}';
     v_bounded uuid[];
     v_choice record;
 begin
@@ -92,7 +93,9 @@ begin
         from unnest(f_due_at, f_id) f (due_at, id)
         cross join (select min(r.due_at) as due_at from onward.runs r where r.id = any (v_woken)) w;
     end if;
-    -- Queues with limits go their own way; mostly there are none.
+    -- Queues with limits go their own way; mostly there are none. Whoever sets up one that had no row to
+    -- lock waits for the claims that have not seen it, and these do not begin before it is done.
+    perform pg_advisory_xact_lock_shared(hashtextextended('onward.queues', 7777));
     v_limited := array(
         select q.name from onward.queues q where q.name = any (p_queues) order by q.name
     );
@@ -125,6 +128,7 @@ begin
             );
             v_taken := v_choice.taken;
             v_dry := v_choice.dry;
+            v_busy := v_choice.busy;
         end if;
         v_bounded := onward.claim_bounded(v_taken, p_bytes_max);
         if cardinality(v_bounded) < cardinality(v_taken) then
@@ -143,7 +147,9 @@ begin
         if v_limited = '{}' then
             more := onward.claim_behind(v_taken[cardinality(v_taken)]);
         else
-            perform onward.claim_note(p_now, v_limited, v_choice.chosen, v_taken);
+            -- Read again under the locks of the queues, so that the times of grants rise.
+            v_now := onward.now_ms(p_now);
+            perform onward.claim_note(v_now, v_limited, v_choice.chosen, v_taken);
         end if;
         update onward.runs
         set
@@ -174,7 +180,9 @@ begin
     );
     if v_limited <> '{}' then
         select * into v_choice
-        from onward.claim_left(p_now, p_worker, v_limited, p_workflows, v_kept, v_dry);
+        from onward.claim_left(
+            p_now, p_worker, v_limited, p_workflows, v_kept, v_dry, v_busy
+        );
         more := more or v_choice.more;
         suspect := suspect or v_choice.suspect;
         next_due := least(next_due, v_choice.look_at);
@@ -207,7 +215,7 @@ $$;
 -- The sets of builds that some queued runs are kept off and that do not have this one. Asked from
 -- set to set, it skips their runs.
 create or replace function onward.claim_kept(p_build text) returns text[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_kept text[] := '{}';
     v_last text := '';
@@ -230,7 +238,7 @@ $$;
 -- Where it does not count, every look goes from the head on.
 create or replace function onward.claim_pages() returns bigint
 language sql volatile as $$
-    select pg_stat_get_xact_blocks_fetched('onward.runs_queued'::regclass)
+    select pg_catalog.pg_stat_get_xact_blocks_fetched('onward.runs_queued'::regclass)
 $$;
 
 -- From where on to look for runs of a queue and workflow: what the caller said, or from the head.
@@ -279,7 +287,7 @@ create or replace function onward.claim_first(
     f_due_at bigint[],
     f_id uuid[]
 ) returns table (queue text, workflow text, priority integer, due_at bigint, id uuid)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     if p_limit = 0 then
         return;
@@ -353,7 +361,7 @@ create or replace function onward.claim_seen(
     out id uuid[],
     out taken boolean[]
 )
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     -- Its plan is kept, as that of a function in plain SQL is not.
     select
@@ -379,7 +387,7 @@ $$;
 -- The first of these runs, up to and with the one that goes past the limit of bytes: of inputs, signals and
 -- histories together.
 create or replace function onward.claim_bounded(p_runs uuid[], p_bytes_max bigint) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_bounded uuid[];
 begin
@@ -414,7 +422,7 @@ $$;
 -- Whether a queued run is right behind this one, so that nobody need look from the head on: before
 -- its next vacuum the index has there what was claimed since the last, and each look walks over it.
 create or replace function onward.claim_behind(p_run uuid) returns boolean
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_run record;
 begin
@@ -448,7 +456,7 @@ create or replace function onward.claim_any(
     f_due_at bigint[],
     f_id uuid[]
 ) returns boolean
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     if p_suspect then
         perform 1

@@ -48,7 +48,7 @@ create or replace function onward.claim_lanes(
     p_limit integer,
     p_looks integer
 ) returns table (lanes text[], free integer[], cut_at text)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_after text;
     v_upto text;
@@ -131,7 +131,7 @@ create or replace function onward.claim_in_turn(
     p_free integer[],
     p_limit integer
 ) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_runs uuid[] := '{}';
     v_before integer := -1;
@@ -188,7 +188,7 @@ create or replace function onward.claim_rare(
     p_suspect boolean,
     p_looks integer
 ) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_runs uuid[] := '{}';
     v_kept uuid[] := '{}';
@@ -234,7 +234,7 @@ create or replace function onward.claim_fitting(
     p_chosen uuid[],
     p_limit integer
 ) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_run uuid;
     v_lane text;

@@ -1,11 +1,13 @@
 -- Claiming from queues that have limits or are paused. A claim locks the row of each such queue, so
 -- that claims from it come one after the other, and counts what is running in statements after that:
--- they see what was committed before. Whoever settles or is swept only makes room, and locks nothing.
+-- they see what was committed before. A queue whose row another holds is left out and looked at again in
+-- a moment: whoever holds it must not hold up the other queues. Whoever settles or is swept only makes
+-- room, and locks nothing.
 
 -- How many runs the limits of the whole queue leave room for, and when the rate leaves more.
 create or replace function onward.claim_room(p_now bigint, p_worker uuid, p_queue text)
 returns table (room bigint, look_at bigint, per_lane integer, last_lane text)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_queue record;
     v_now bigint;
@@ -67,7 +69,7 @@ create or replace function onward.claim_choose(
     p_limit integer,
     p_take boolean
 ) returns table (runs uuid[], more boolean, look_at bigint, cut_at text)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_room record;
     v_lanes record;
@@ -134,7 +136,7 @@ $$;
 -- of a queue has the earliest of the places that its chosen runs have among all: by its own place, the only run
 -- of a light lane would be the last of them all, and cut off.
 create or replace function onward.claim_in_places(p_chosen uuid[], p_others uuid[]) returns uuid[]
-language sql volatile as $$
+language sql volatile set search_path = pg_catalog, pg_temp as $$
     with all_runs as (
         select r.id, r.queue, r.priority, r.due_at, c.turn
         from unnest(p_chosen) with ordinality c (id, turn)
@@ -161,7 +163,8 @@ language sql volatile as $$
 $$;
 
 -- What a claim takes of limited queues beside what it found in others, locked: `chosen` in turn,
--- `taken` in the order of `claim_in_places`. `dry` are the queues that have nothing more for it now.
+-- `taken` in the order of `claim_in_places`. `dry` are the queues that have nothing more for it now,
+-- `busy` those that another holds.
 create or replace function onward.claim_limited(
     p_now bigint,
     p_worker uuid,
@@ -171,8 +174,8 @@ create or replace function onward.claim_limited(
     p_suspect boolean,
     p_limit integer,
     p_others uuid[]
-) returns table (chosen uuid[], taken uuid[], dry text[])
-language plpgsql volatile as $$
+) returns table (chosen uuid[], taken uuid[], dry text[], busy text[])
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_queue text;
     v_choice record;
@@ -180,10 +183,14 @@ begin
     chosen := '{}';
     taken := p_others;
     dry := '{}';
+    busy := '{}';
     if p_limit > 0 then
-        -- In the order of their names, so that two claims never wait for each other.
         foreach v_queue in array p_queues loop
-            perform 1 from onward.queues q where q.name = v_queue for no key update;
+            perform 1 from onward.queues q where q.name = v_queue for no key update skip locked;
+            if not found and exists (select from onward.queues q where q.name = v_queue) then
+                busy := busy || v_queue;
+                continue;
+            end if;
             select * into v_choice
             from onward.claim_choose(
                 p_now, p_worker, v_queue, p_workflows, p_kept, p_suspect, p_limit, true
@@ -218,7 +225,7 @@ create or replace function onward.claim_note(
     p_chosen uuid[],
     p_taken uuid[]
 ) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_now bigint := onward.now_ms(p_now);
     v_queue record;
@@ -242,7 +249,7 @@ begin
             where g.queue = v_queue.name and g.at <= v_now - v_queue.rate_period_ms;
             insert into onward.grants (queue, at, count)
             values (v_queue.name, v_now, v_count)
-            on conflict on constraint grants_pkey do update
+            on conflict (queue, at) do update
             set count = grants.count + excluded.count;
         end if;
     end loop;
@@ -250,16 +257,17 @@ end
 $$;
 
 -- Whether a further claim could take something of limited queues, and when to look again. Queues that
--- are known to be dry are not looked through again.
+-- are known to be dry are not looked through again, and those that another holds not before a moment.
 create or replace function onward.claim_left(
     p_now bigint,
     p_worker uuid,
     p_queues text[],
     p_workflows text[],
     p_kept text[],
-    p_dry text[]
+    p_dry text[],
+    p_busy text[]
 ) returns table (more boolean, suspect boolean, look_at bigint)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_queue text;
     v_choice record;
@@ -268,6 +276,10 @@ begin
     more := false;
     suspect := false;
     foreach v_queue in array p_queues loop
+        if v_queue = any (p_busy) then
+            look_at := least(look_at, onward.now_ms(p_now) + 100);
+            continue;
+        end if;
         if v_queue = any (p_dry) then
             select * into v_room from onward.claim_room(p_now, p_worker, v_queue);
             look_at := least(look_at, v_room.look_at);
@@ -290,7 +302,7 @@ $$;
 -- Tells whoever was held back by a limit that one of these runs may have made room. Told in the
 -- transaction that makes it, so that no wake-up is lost with its process.
 create or replace function onward.tell_freed(p_runs uuid[]) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     perform 1 from onward.queues q order by q.name limit 1;
     if not found then

@@ -7,7 +7,7 @@ language sql immutable strict as $$
 $$;
 
 create or replace function onward.fence(workers uuid[]) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     -- Whoever starts a run in a transaction of their own has no lease, and may isolate as they like.
     if workers = '{}' then
@@ -27,7 +27,7 @@ $$;
 -- Lets the commit of this transaction be answered when it is on disk, whatever the setting became
 -- since the store was opened. A stricter setting stays.
 create or replace function onward.durable() returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     if current_setting('synchronous_commit') = 'off' then
         perform set_config('synchronous_commit', 'on', true);
@@ -38,7 +38,7 @@ $$;
 -- Takes the fence, and refuses a worker that is lost or not there. The last word of a transaction
 -- that asked its client questions: it is sent together with the commit.
 create or replace function onward.assert_live(worker uuid) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     perform onward.fence(array[worker]);
     perform 1 from onward.workers w where w.id = worker and w.lost_at is null;
@@ -50,7 +50,7 @@ $$;
 
 -- Whether a stored list of builds has this one. A list that cannot be read has none.
 create or replace function onward.names(builds text, build text) returns boolean
-language plpgsql immutable as $$
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
     return coalesce(builds::jsonb ? build, false);
 exception when others then
@@ -60,7 +60,7 @@ $$;
 
 -- A stored list of builds with one more. A list that cannot be read is begun anew.
 create or replace function onward.with_build(builds text, build text) returns text
-language plpgsql immutable as $$
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 declare
     v_build text := coalesce(build, '');
 begin

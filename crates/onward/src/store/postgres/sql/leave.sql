@@ -1,7 +1,8 @@
 -- Ends a worker: it is marked lost, and whatever it holds is queued at once, without counting a
 -- crash. The fence is taken alone, so nothing it was writing comes after.
 create or replace function onward.leave(p_now bigint, p_worker uuid) returns uuid[]
-language plpgsql volatile set enable_seqscan = off set jit = off
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off
 -- Below the time after which the caller gives up: see `claim`.
 set lock_timeout = '6s' as $$
 declare
@@ -15,7 +16,7 @@ begin
     select r.id, r.attempt, coalesce(r.build, ''), null
     from onward.runs r
     where r.state = 'running' and r.worker = p_worker
-    on conflict on constraint attempts_pkey do update
+    on conflict (run, attempt) do update
     set build = excluded.build, settled = excluded.settled;
     with released as (
         update onward.runs

@@ -18,7 +18,7 @@ create or replace function onward.record(
     p_next_at bigint,
     p_foreign boolean
 ) returns boolean
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

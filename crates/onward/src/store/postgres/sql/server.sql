@@ -1,7 +1,7 @@
 -- What tells this server from another, and from what it becomes when a standby is promoted or a backup is
 -- restored: its system identifier, its timeline, and the database. Nothing where it does not tell.
 create or replace function onward.server() returns text
-language plpgsql stable as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
     return concat_ws(
         '/',
@@ -17,7 +17,7 @@ $$;
 -- Those of these workers that joined another server. What they know of their runs beside the records, such
 -- as which children they have started, may be gone.
 create or replace function onward.moved(workers uuid[]) returns uuid[]
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
     select coalesce(array_agg(w.id), '{}')
     from onward.workers w
     where w.id = any (workers) and w.server <> onward.server()

@@ -40,7 +40,7 @@ create or replace function onward.settle(
     r_next_at bigint[],
     r_foreign boolean[]
 ) returns table (run uuid, answer text)
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 -- A plan is made once, and looks each run of the batch up by its id, whatever the tables were like.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -140,8 +140,9 @@ begin
         )
         where r.run = any (v_held);
     end if;
-    if v_told > 0 then
-        -- All that is written here in one order, so that two batches never wait for each other.
+    if v_told > 0 or (v_ends > 0 and v_parks > 0) then
+        -- All that is written here in one order, so that two batches never wait for each other. Ends alone,
+        -- and parks alone, are written in the order in which they are sent, which is that one.
         perform 1
         from onward.runs r
         where r.id = any (w_run || array(

@@ -11,7 +11,8 @@ create or replace function onward.signal_one(
     p_body text,
     p_most bigint
 ) returns table (how text, no bigint, at bigint)
-language plpgsql volatile set enable_seqscan = off set jit = off as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off as $$
 declare
     v_run record;
     v_kept boolean;
@@ -67,7 +68,8 @@ $$;
 -- that has completed or was cancelled, or is gone, need not know.
 create or replace function onward.tell_parents(p_now bigint, p_runs uuid[])
 returns table (parent uuid, woken boolean)
-language plpgsql volatile set enable_seqscan = off set jit = off as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off as $$
 declare
     v_child record;
     v_how text;
@@ -110,7 +112,7 @@ create or replace function onward.signal_alone(
     p_body text,
     p_most bigint
 ) returns table (how text, no bigint, at bigint)
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 set lock_timeout = '6s' as $$
 begin
     return query
@@ -132,7 +134,7 @@ create or replace function onward.signal_inside(
     p_body text,
     p_most bigint
 ) returns table (how text, no bigint, at bigint)
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     select s.how, s.no, s.at into how, no, at
     from onward.signal_one(
@@ -157,7 +159,7 @@ create or replace function onward.signal(
     value jsonb default 'null',
     key text default null
 ) returns bigint
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_sent record;
 begin

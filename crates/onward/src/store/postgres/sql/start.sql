@@ -29,7 +29,7 @@ create or replace function onward.start_runs(
     c_detached boolean[],
     s_lane text[]
 ) returns table (id uuid, claimed boolean, at bigint)
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 -- One plan for all calls: to plan anew costs several times what a start reads.
 set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off
 -- It must not keep the fence, nor hold up its lane, for a stranger's lock: then each is made alone.

@@ -9,7 +9,7 @@ create or replace function onward.start_met(
     s_caller text[],
     p_kept integer
 ) returns table (id uuid, run uuid, at bigint)
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off

@@ -19,7 +19,8 @@ create or replace function onward.sweep(
     children uuid[],
     late uuid[]
 )
-language plpgsql volatile set enable_seqscan = off set jit = off
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off
 -- Below the time after which the caller gives up: see `claim`.
 set lock_timeout = '6s' as $$
 declare
@@ -91,7 +92,7 @@ $$;
 -- Marks workers lost whose lease has expired. The fence is taken alone, so what they were writing
 -- is committed or will be refused; then the lease is looked at again.
 create or replace function onward.sweep_lost(p_now bigint, p_worker uuid) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_worker uuid;
     v_lost uuid[] := '{}';
@@ -124,7 +125,7 @@ $$;
 -- tenth it is stuck. One that somebody asked to end pauses, and never waits for anybody.
 create or replace function onward.sweep_taken(p_now bigint, p_worker uuid, p_limit integer)
 returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_holders uuid[] := '{}';
     v_last uuid;
@@ -155,7 +156,7 @@ begin
     select r.id, r.attempt, coalesce(r.build, ''), null
     from onward.runs r
     where r.id = any (v_taken)
-    on conflict on constraint attempts_pkey do update
+    on conflict (run, attempt) do update
     set build = excluded.build, settled = excluded.settled;
     update onward.runs r
     set
@@ -208,7 +209,7 @@ $$;
 -- has seen that: whoever sweeps ends them, one by one. Those that are asked to end do so; what cannot be
 -- read cannot be ended.
 create or replace function onward.sweep_late(p_now bigint, p_limit integer) returns uuid[]
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
     select array(
         select r.id
         from onward.runs r
@@ -228,7 +229,7 @@ $$;
 -- may not mend cost one step however many they are.
 create or replace function onward.sweep_mended(p_now bigint, p_worker uuid, p_limit integer)
 returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_worker record;
     v_last text := '';
@@ -250,15 +251,22 @@ begin
         end if;
         if not onward.names(v_last, v_worker.build) then
             v_found := v_found || array(
-                select id
-                from onward.runs
-                where stuck is not null
-                    and stuck_builds = v_last
-                    and queue = any (v_worker.queues)
-                    and workflow = any (v_worker.workflows)
-                order by id
+                select k.id
+                from unnest(v_worker.queues) q cross join unnest(v_worker.workflows) w
+                -- Each queue and workflow by itself: asked for all at once in the order of ids, no plan
+                -- reads their index for less than all that is stuck.
+                cross join lateral (
+                    select r.id
+                    from onward.runs r
+                    where r.stuck is not null
+                        and r.stuck_builds = v_last
+                        and r.queue = q
+                        and r.workflow = w
+                    order by r.id
+                    limit p_limit
+                    for update skip locked
+                ) k
                 limit p_limit
-                for update skip locked
             );
         end if;
     end loop;
@@ -288,7 +296,8 @@ $$;
 -- there are no more, a cancelled run is forgotten, and the run that went on as it is looked at instead,
 -- which may have left children too.
 create or replace function onward.sweep_children(p_limit integer) returns uuid[]
-language plpgsql volatile set enable_seqscan = off set jit = off as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off as $$
 declare
     v_children uuid[];
     v_before uuid[];

@@ -17,7 +17,8 @@ create or replace function onward.transact(
     p_at bigint,
     p_foreign boolean
 ) returns void
-language plpgsql volatile set enable_seqscan = off set jit = off as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off as $$
 begin
     if pg_current_xact_id()::text <> p_transaction then
         raise exception 'the transaction was ended by its body' using errcode = 'OW005';
@@ -36,7 +37,7 @@ begin
         where f.run = p_run and f.step = w.step and f.slot in (0, w.seq) and f.seq = w.seq
     );
     if found then
-        raise exception 'a record that this one follows is not there' using errcode = 'OW006';
+        raise exception 'a record that this one follows is not there' using errcode = 'OW007';
     end if;
     insert into onward.records (
         run, seq, step, slot, kind, body, try_number, attempt, began_at, at, foreign_await

@@ -1,6 +1,5 @@
--- Names the transaction, and says whether the run is held under this lease.
+-- Says whether the run is held under this lease.
 select
-    pg_current_xact_id()::text,
     exists (
         select 1
         from onward.runs r

@@ -1,7 +1,7 @@
 -- Queues the waiting runs whose time has come since another, longest due first. The due time stays, so
 -- that who waited longest is claimed first.
 create or replace function onward.wake(p_from bigint, p_now bigint, p_limit integer) returns uuid[]
-language plpgsql volatile as $$
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_woken uuid[];
 begin
