@@ -59,6 +59,25 @@ pub(super) fn clock(place: &Place) -> Finding {
     )
 }
 
+/// A standby that no commit waits for. A server does not tell of its database.
+pub(super) async fn standbys(place: &Place) -> Result<Option<Finding>, Problem> {
+    let Place::Store(onward) = place else { return Ok(None) };
+    let count = onward.store().unawaited_standbys().await.map_err(onward::Error::from)?;
+    Ok(unawaited(count))
+}
+
+fn unawaited(count: u64) -> Option<Finding> {
+    let standbys = text::count(count, "standby server");
+    (count > 0).then(|| {
+        Finding::bad(
+            "standbys",
+            format!("the database has {standbys}, and commits wait for none"),
+            "If one of them takes over, what was answered last is lost. Set synchronous_standby_names \
+             (with Patroni: synchronous_mode), or read docs/operations.md about what that costs.",
+        )
+    })
+}
+
 /// A lease that has expired and that nobody took away.
 pub(super) fn leases(workers: &[WorkerInfo], now: Timestamp) -> Vec<Finding> {
     let expired = |worker: &&WorkerInfo| worker.lease_until <= now;
@@ -106,4 +125,19 @@ pub(super) async fn schedules(place: &Place) -> Result<Vec<Finding>, Problem> {
         found.push(Finding::well("schedules", format!("{count}, none of them overdue")));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn standbys_that_nobody_waits_for_are_told_with_what_to_do() {
+        assert!(unawaited(0).is_none());
+        let found = unawaited(2).unwrap();
+        assert!(!found.ok && found.found.contains("2 standby servers"), "{found:?}");
+        assert!(found.todo.unwrap().contains("synchronous_standby_names"));
+        let place = Place::Store(onward::Onward::open("memory:").await.unwrap());
+        assert!(standbys(&place).await.unwrap().is_none());
+    }
 }

@@ -52,6 +52,7 @@ impl DoctorArgs {
 async fn examine(place: &Place, global: &Global) -> Result<Vec<Finding>, Problem> {
     let (workers, serving) = (workers::all(place).await?, workers::with_servers(place).await?);
     let mut findings = vec![check::reached(place, global)?, check::schema(place), clock(place)];
+    findings.extend(check::standbys(place).await?);
     findings.extend(leases(&workers, place.now()));
     findings.extend(unserved(place, &serving).await?);
     findings.extend(left(place, &serving).await?);

@@ -227,6 +227,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(async { Ok(self.stats().await?.workers) })
     }
 
+    /// How many standbys its database has while its commits wait for none of them: where one takes over, what
+    /// was answered last is lost. None that a store knows of, unless it says so.
+    fn unawaited_standbys(&self) -> Answer<'_, u64> {
+        Box::pin(async { Ok(0) })
+    }
+
     /// The store as one that keeps step keys, if it does. No I/O.
     fn keys(&self) -> Option<&dyn Keys> {
         None

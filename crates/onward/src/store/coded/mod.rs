@@ -351,6 +351,10 @@ impl Store for CodedStore {
         self.inner.workers()
     }
 
+    fn unawaited_standbys(&self) -> Answer<'_, u64> {
+        self.inner.unawaited_standbys()
+    }
+
     fn keys(&self) -> Option<&dyn Keys> {
         self.inner.keys()?;
         Some(&self.keys)

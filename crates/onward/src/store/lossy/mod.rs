@@ -476,6 +476,10 @@ impl Store for LossyStore {
         self.counted(self.inner.workers())
     }
 
+    fn unawaited_standbys(&self) -> Answer<'_, u64> {
+        self.inner.unawaited_standbys()
+    }
+
     as_inner! {
         keys: Keys,
         portable: Portable,

@@ -173,6 +173,14 @@ pub(super) async fn workers(shared: Arc<Shared>) -> Result<Vec<WorkerInfo>, Faul
     workers_in(&mut session).await
 }
 
+/// Counts standbys that no commit waits for.
+pub(super) async fn unawaited_standbys(shared: Arc<Shared>) -> Result<u64, Fault> {
+    let mut session = Session::open(&shared).await?;
+    let row = session.first(include_str!("sql/stats_standbys.sql"), &[]).await?;
+    let count: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(Fault::data)?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
 async fn workers_in(session: &mut Session) -> Result<Vec<WorkerInfo>, Fault> {
     let workers = session.rows(include_str!("sql/stats_workers.sql"), &[]).await?;
     Ok(workers.iter().filter_map(|row| worker(row).ok()).collect())

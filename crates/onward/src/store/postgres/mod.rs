@@ -339,6 +339,10 @@ impl Store for PostgresStore {
         self.home.answer(look::workers(Arc::clone(&self.shared)))
     }
 
+    fn unawaited_standbys(&self) -> Answer<'_, u64> {
+        self.home.answer(look::unawaited_standbys(Arc::clone(&self.shared)))
+    }
+
     fn keys(&self) -> Option<&dyn Keys> {
         Some(self)
     }

@@ -143,3 +143,23 @@ async fn claimed_again(store: &PostgresStore, worker: onward::WorkerId) -> Lease
     let claims = until_some(async || store.claim(claim_of(worker, 2)).await.ok()).await;
     claims.runs[0].lease
 }
+
+/// A standby that no commit waits for is told of, however little the role may see of it; one that commits wait
+/// for is not.
+#[tokio::test]
+async fn a_standby_that_no_commit_waits_for_is_counted() {
+    let primary = Cluster::new("wal_level = replica");
+    let store = PostgresStore::open(&primary.url()).await.unwrap();
+    let unawaited = async || store.unawaited_standbys().await.unwrap();
+    assert_eq!(unawaited().await, 0);
+    let _standby = primary.standby();
+    until("it streams", async || unawaited().await == 1).await;
+    let raw = database::connect_to(&primary.url()).await;
+    raw.batch_execute("create role lowly login").await.unwrap();
+    let lowly = database::connect_to(&primary.url().replace("onward@", "lowly@")).await;
+    let sql = include_str!("../../../src/store/postgres/sql/stats_standbys.sql");
+    assert_eq!(lowly.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 1);
+    raw.batch_execute("alter system set synchronous_standby_names = '*'").await.unwrap();
+    raw.batch_execute("select pg_reload_conf()").await.unwrap();
+    until("commits wait", async || unawaited().await == 0).await;
+}
