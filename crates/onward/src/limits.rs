@@ -168,6 +168,15 @@ pub const GATHERED_PURGE_BATCH: usize = 4;
 /// own run goes on before.
 pub const KEY_LEASE: Duration = Duration::from_secs(30);
 
+/// How long whoever waits for a step key leaves a hold alone that has expired: one more renewal of its
+/// holder, and two seconds for its answer. The hold of a process that lives may have expired because the
+/// clock was set forward.
+pub const KEY_EXPIRED_WAIT: Duration = Duration::from_secs(12);
+
+/// How long a hold that has expired is kept, where nobody asks for its key: longer than any clock is set
+/// forward by, since its holder may be at work.
+pub const KEY_HELD_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// The longest pause between two looks at a step key that is held elsewhere: a look costs a parked
 /// run two commits, and whoever is in memory is told sooner.
 pub const KEY_LOOK_MAX: Duration = Duration::from_secs(30);

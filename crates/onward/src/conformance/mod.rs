@@ -58,6 +58,7 @@ pub mod firing;
 pub mod fork;
 pub mod gather;
 pub mod key;
+pub mod key_clock;
 pub mod late;
 pub mod lease;
 pub mod limited;
