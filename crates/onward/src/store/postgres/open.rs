@@ -35,6 +35,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0016_kept_ends.sql"),
     include_str!("migrations/0017_late.sql"),
     include_str!("migrations/0018_server.sql"),
+    include_str!("migrations/0020_grants_ahead.sql"),
 ];
 
 /// The oldest server that the store's statements are for, as a server numbers its version.

@@ -45,7 +45,9 @@ begin
         v_now := onward.now_ms(p_now);
         select coalesce(sum(g.count), 0), min(g.at) into v_count, v_first
         from onward.grants g
-        where g.queue = p_queue and g.at > v_now - v_queue.rate_period_ms;
+        where g.queue = p_queue and g.at > v_now - v_queue.rate_period_ms
+            -- What is further ahead was granted before the clock was set back.
+            and g.at <= v_now + v_queue.rate_period_ms;
         if v_count >= v_queue.rate_count then
             look_at := v_first + v_queue.rate_period_ms;
         end if;
@@ -211,7 +213,11 @@ begin
         end if;
         if v_queue.rate_count is not null then
             delete from onward.grants g
-            where g.queue = v_queue.name and g.at <= v_now - v_queue.rate_period_ms;
+            where g.queue = v_queue.name
+                and (
+                    g.at <= v_now - v_queue.rate_period_ms
+                    or g.at > v_now + v_queue.rate_period_ms
+                );
             insert into onward.grants (queue, at, count)
             values (v_queue.name, v_now, v_count)
             on conflict on constraint grants_pkey do update
