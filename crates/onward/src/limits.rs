@@ -9,6 +9,10 @@ use std::time::Duration;
 /// record still fits a commit without holding up its neighbours.
 pub const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
 
+/// Arrays and objects in one another in such a value: 100. Most readers take 127 or a few more, and what
+/// shows a payload puts some around it: the end of a child, a record, a page of runs.
+pub const PAYLOAD_DEPTH_MAX: u32 = 100;
+
 /// Bytes that one encoded payload decodes to: an input, result or output of full length, and room for
 /// the message of a failure or the end of a child around it. What would unpack to more is refused.
 pub const DECODED_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 256 * 1024;

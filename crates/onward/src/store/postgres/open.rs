@@ -46,6 +46,7 @@ const SERVER_MIN: u32 = 140_000;
 /// quarter of a second of the server's time.
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/now.sql"),
+    include_str!("sql/json.sql"),
     include_str!("sql/fence.sql"),
     include_str!("sql/server.sql"),
     include_str!("sql/wake.sql"),

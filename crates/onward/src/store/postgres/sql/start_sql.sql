@@ -203,6 +203,7 @@ create or replace function onward.start(
 language plpgsql volatile as $$
 declare
     v_started record;
+    v_held jsonb := onward.held(input);
     v_fingerprint bytea := sha256(convert_to(onward.canonical(input), 'utf8'));
 begin
     perform onward.check_name('workflow', workflow, 128);
