@@ -134,6 +134,16 @@ fn save(tx: &Tx<'_>, queue: &Queue) -> Result<(), Fault> {
 
 /// A row of `queue.sql`.
 fn limited(row: &rusqlite::Row<'_>) -> Result<Limited, Fault> {
+    match read(row) {
+        Err(Fault::Data(source)) => {
+            let queue = queues::unreadable(row.get(0)?, &source);
+            Ok(Limited { queue, last_lane: None })
+        }
+        read => read,
+    }
+}
+
+fn read(row: &rusqlite::Row<'_>) -> Result<Limited, Fault> {
     let mut columns = Columns { row, next: 0 };
     let name = columns.take()?;
     let (concurrency, per_worker) = (columns.take()?, columns.take()?);

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, params};
 
 use super::fault::Fault;
-use super::row::{self, Columns, Row, json_text};
+use super::row::{self, Columns, json_text};
 use super::start;
 use super::turn;
 use super::tx::Tx;
@@ -89,7 +89,7 @@ pub(super) fn fire(tx: &mut Tx<'_>, fire: &Fire) -> Result<Fired, Fault> {
         return Ok(Fired::Late);
     }
     let mut latest = match &schedule.latest {
-        Some(latest) => holder(tx, &latest.workflow, &latest.key)?.map(|(row, _)| row.run.id),
+        Some(latest) => holder(tx, &latest.workflow, &latest.key)?.map(|(run, _)| run),
         None => None,
     };
     let mut all = Vec::with_capacity(fire.occurrences.len());
@@ -119,8 +119,8 @@ fn occur(
         && let Some((holder, fingerprint)) = holder(tx, &new.workflow, &key.key)?
     {
         return Ok(match fingerprint == key.fingerprint.0 {
-            true => Occurred::Existing { run: holder.run.id },
-            false => Occurred::Refused { holder: holder.run.id },
+            true => Occurred::Existing { run: holder },
+            false => Occurred::Refused { holder },
         });
     }
     let latest = match latest {
@@ -149,14 +149,15 @@ fn occur(
 }
 
 /// The run that has a key, and the fingerprint that it came with.
-fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<(Row, [u8; 32])>, Fault> {
+fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<(RunId, [u8; 32])>, Fault> {
     let sql = include_str!("sql/start_key_holder.sql");
     let params = params![workflow, key, tx.now.as_millis()];
     let found = row::first(tx.conn, sql, params, |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?))
     })?;
     let Some((no, fingerprint)) = found else { return Ok(None) };
-    Ok(row::by_no(tx.conn, no)?.map(|row| (row, fingerprint)))
+    let id = row::first(tx.conn, include_str!("sql/run_id.sql"), [no], |row| Ok(row.get(0)?))?;
+    Ok(id.map(|id| (row::run_id(id), fingerprint)))
 }
 
 /// Pauses a schedule.

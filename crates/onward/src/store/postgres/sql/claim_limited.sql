@@ -21,7 +21,12 @@ begin
     end if;
     per_lane := v_queue.per_lane;
     last_lane := v_queue.last_lane;
-    if v_queue.paused_at is not null then
+    -- Limits that are none may be any: a queue whose row is damaged gives nothing, and holds up no other.
+    if v_queue.paused_at is not null
+        or least(
+            v_queue.concurrency, v_queue.per_worker, v_queue.per_lane, v_queue.rate_count,
+            v_queue.rate_period_ms
+        ) < 0 then
         room := 0;
         return next;
         return;
