@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use onward::conformance::stage::*;
 use onward::conformance::{Harness, Stage};
+use onward::limits::SCHEDULE_GRACE;
 use onward::store::*;
 use onward::{
-    Entry, Json, LatestRun, Overlap, QueueLimits, RunId, RunState, ScheduleSpec, TestClock, Waits,
+    CatchUp, Entry, Json, LatestRun, Overlap, QueueLimits, RunId, RunState, ScheduleSpec,
+    TestClock, Waits,
 };
 
 use crate::database::{Schema, connect, open};
@@ -27,8 +29,8 @@ const DAMAGES: [&str; 4] = [
 /// What a bad run is to another.
 const ROLES: [&str; 9] = [
     "queued beside it",
-    "waits behind one that ends",
-    "waits behind one that goes on as another",
+    "in the middle of a line whose first ends",
+    "in the middle of a line whose first goes on as another",
     "ahead of one that is cancelled before its turn",
     "latest of a schedule",
     "holder of the key of a schedule's time",
@@ -144,23 +146,29 @@ async fn played(stage: &Stage, raw: &Raw, worker: &Worker, (role, damage): (&str
             let bad = stage.start(new_run()).await;
             raw.damage(bad, damage).await;
         }
-        "waits behind one that ends" | "waits behind one that goes on as another" => {
-            let (ahead, bad) = in_line(stage).await;
+        "in the middle of a line whose first ends"
+        | "in the middle of a line whose first goes on as another" => {
+            let [ahead, bad, _] = in_line(stage).await;
             let ahead = worker.take(ahead).await;
             raw.damage(bad, damage).await;
             let (run, undelivered) = (RunId::new(), Vec::new());
             let end = match role {
-                "waits behind one that ends" => End::Completed(json(1)),
+                "in the middle of a line whose first ends" => End::Completed(json(1)),
                 _ => End::Continued { run, input: json(2), undelivered },
             };
             stage.settle(ahead, end).await.unwrap();
         }
         "ahead of one that is cancelled before its turn" => {
-            let (bad, behind) = in_line(stage).await;
+            let [bad, middle, last] = in_line(stage).await;
             worker.take(bad).await;
             raw.damage(bad, damage).await;
-            stage.store.cancel(behind).await.unwrap();
-            assert_eq!(stage.state(behind).await, RunState::Cancelled);
+            stage.store.cancel(middle).await.unwrap();
+            assert_eq!(stage.state(middle).await, RunState::Cancelled);
+            let waits_for = stage.run(last).await.waits_for;
+            assert!(
+                matches!(waits_for, Some(Waits::Behind { run, .. }) if run == bad),
+                "{waits_for:?}"
+            );
         }
         "latest of a schedule" | "holder of the key of a schedule's time" => {
             of_a_schedule(stage, raw, role, damage).await
@@ -176,17 +184,21 @@ async fn played(stage: &Stage, raw: &Raw, worker: &Worker, (role, damage): (&str
     }
 }
 
-/// Two runs, of which the second waits for the end of the first.
-async fn in_line(stage: &Stage) -> (RunId, RunId) {
+/// Three runs, each of which waits for the end of the one before.
+async fn in_line(stage: &Stage) -> [RunId; 3] {
     let schedules = stage.store.schedules().unwrap();
-    let put = PutSchedule { overlap: Overlap::BufferOne, ..every_second(stage, "line") };
+    let (overlap, catch_up) = (Overlap::BufferOne, CatchUp::All { max: 9 });
+    let put = PutSchedule { overlap, catch_up, ..every_second(stage, "line") };
     let schedule = schedules.put_schedule(put).await.unwrap();
-    let fire = fire(stage, &schedule, &[1, 2]);
-    let [first, second] = [0, 1].map(|number| fire.occurrences[number].run);
+    let fire = fire(stage, &schedule, &[1, 2, 3]);
+    let [first, second, third] = [0, 1, 2].map(|number| fire.occurrences[number].run);
+    // Missed times may wait one behind the other.
+    stage.clock.advance(SCHEDULE_GRACE * 2);
     let fired = schedules.fire_schedule(fire).await.unwrap();
-    let buffered = Occurred::Buffered { run: second, behind: first };
-    assert_eq!(fired, Fired::Done(vec![Occurred::Started { run: first }, buffered]));
-    (first, second)
+    let behind = |run, behind| Occurred::Buffered { run, behind };
+    let expected = [Occurred::Started { run: first }, behind(second, first), behind(third, second)];
+    assert_eq!(fired, Fired::Done(expected.to_vec()));
+    [first, second, third]
 }
 
 fn fire(stage: &Stage, schedule: &onward::Schedule, numbers: &[u64]) -> Fire {
@@ -262,7 +274,7 @@ fn every_second(stage: &Stage, name: &str) -> PutSchedule {
         timeout_ms: None,
         tags: Default::default(),
         overlap: Overlap::Skip,
-        catch_up: onward::CatchUp::One,
+        catch_up: CatchUp::One,
         next_at: Some(stage.now()),
     }
 }
