@@ -4,6 +4,8 @@
 //! a parsed tree: a payload is parsed where a typed value is wanted.
 
 mod canonical;
+mod finite;
+mod held;
 
 use std::cell::Cell;
 use std::fmt;
@@ -41,8 +43,8 @@ impl Json {
     /// The JSON text of a value.
     ///
     /// # Errors
-    /// `not_serializable` when the value has no JSON form, `payload_too_large` past
-    /// [`PAYLOAD_BYTES_MAX`].
+    /// `not_serializable` when the value has no JSON form, or one that most readers cannot hold, as of NaN or
+    /// of 101 lists in one another; `payload_too_large` past [`PAYLOAD_BYTES_MAX`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         // Taken and not borrowed: a value may make payloads of its parts while it is written.
         // While the thread ends there is none.
@@ -57,19 +59,28 @@ impl Json {
 
     fn write<T: Serialize + ?Sized>(value: &T, text: &mut Vec<u8>) -> Result<Self, Error> {
         let no_json = || Error::new(Code::NotSerializable);
-        serde_json::to_writer(&mut *text, value).map_err(|source| no_json().because(source))?;
+        let seen = held::Seen::default();
+        let mut writer = serde_json::Serializer::with_formatter(&mut *text, held::Watch(&seen));
+        value.serialize(&mut writer).map_err(|source| no_json().because(source))?;
         let text = std::str::from_utf8(text).map_err(|source| no_json().because(source))?;
+        // Most values are looked at no further.
+        if seen.null.get() {
+            finite::check(value).map_err(|source| no_json().because(source))?;
+        }
+        if seen.raw.get() {
+            held::check(text).map_err(|source| no_json().because(source))?;
+        }
         Self::within_limit(text)
     }
 
     /// Takes a text that is already JSON.
     ///
     /// # Errors
-    /// `not_serializable` when it is not JSON, `payload_too_large` past [`PAYLOAD_BYTES_MAX`].
+    /// `not_serializable` when it is not JSON, or holds what most readers cannot, as the number `1e400` or
+    /// 101 lists in one another; `payload_too_large` past [`PAYLOAD_BYTES_MAX`].
     pub fn parse(text: impl Into<String>) -> Result<Self, Error> {
         let text = text.into();
-        serde_json::from_str::<serde::de::IgnoredAny>(&text)
-            .map_err(|source| Error::new(Code::NotSerializable).because(source))?;
+        held::check(&text).map_err(|source| Error::new(Code::NotSerializable).because(source))?;
         Self::within_limit(&text)
     }
 
@@ -138,6 +149,7 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+        held::check(raw.get()).map_err(serde::de::Error::custom)?;
         Ok(Self(raw.get().into()))
     }
 }
@@ -352,6 +364,44 @@ mod tests {
         let long = "x".repeat(2 * WRITTEN_BYTES_KEPT);
         assert_eq!(Json::of(&long).unwrap().as_str().len(), long.len() + 2);
         assert_eq!(Json::of(&1).unwrap().as_str(), "1");
+    }
+
+    /// Fails where what most readers cannot hold gets in, by whichever way, or where a NaN becomes `null`.
+    #[test]
+    fn what_a_value_cannot_hold_is_refused_at_every_door() {
+        #[derive(Serialize)]
+        enum Part {
+            Point { x: Option<f32>, y: f64 },
+            Pair(f64, ()),
+            One(Vec<f64>),
+        }
+        let deep = |depth: usize| {
+            let mut value = serde_json::json!(null);
+            (0..depth).for_each(|_| value = serde_json::json!([value]));
+            Json::of(&value)
+        };
+        let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+        let refused = |json: Result<Json, Error>| json.unwrap_err().code() == Code::NotSerializable;
+        assert!(refused(Json::of(&f64::NAN)) && refused(Json::of(&[1.0, f64::INFINITY])));
+        assert!(refused(Json::of(&Some(f32::NEG_INFINITY))));
+        assert!(refused(Json::of(&Part::Point { x: Some(f32::NAN), y: 0.0 })));
+        assert!(refused(Json::of(&Part::Pair(f64::NAN, ()))));
+        assert!(refused(Json::of(&std::collections::BTreeMap::from([(
+            1,
+            Part::One(vec![f64::NAN])
+        )]))));
+        assert!(refused(deep(101)) && deep(100).is_ok());
+        assert!(refused(Json::of(&raw("1e400"))) && refused(Json::of(&[Json::stored("[1e400]")])));
+        assert!(
+            refused(Json::parse("1e400"))
+                && refused(Json::parse("[".repeat(101) + &"]".repeat(101)))
+        );
+        assert!(serde_json::from_str::<Vec<Json>>("[1e400]").is_err());
+        for fits in [Part::Point { x: None, y: 1.5 }, Part::Pair(0.0, ()), Part::One(vec![])] {
+            let json = Json::of(&fits).unwrap();
+            assert_eq!(json.as_str(), serde_json::to_string(&fits).unwrap());
+        }
+        assert_eq!(Json::of(&raw("[ 1.50 ]")).unwrap().as_str(), "[ 1.50 ]");
     }
 
     #[test]

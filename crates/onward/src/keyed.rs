@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::clock::millis;
 use crate::driver::pauses;
-use crate::limits::{KEY_LEASE, KEY_LOOK_MAX};
+use crate::limits::{KEY_EXPIRED_WAIT, KEY_LEASE, KEY_LOOK_MAX};
 use crate::store::{
     self, KeyAnswer, KeyBusy, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey, Store,
     TakeKey, Waiter, Which,
@@ -25,6 +25,9 @@ use crate::store::{
 
 /// The shortest pause between two looks at a key that is held elsewhere.
 const LOOK_MIN: Duration = Duration::from_millis(50);
+
+/// The pause between two looks at a hold that has expired: it may be renewed, or end.
+const EXPIRED_LOOK: Duration = Duration::from_secs(1);
 
 /// Where the keys of a client are.
 #[derive(Clone)]
@@ -111,16 +114,24 @@ pub(crate) async fn take(
 ) -> Result<KeyAnswer, store::Error> {
     let begun = Instant::now();
     let mut pauses = pauses();
+    let mut expired = Expired::default();
     // Somebody who listens looks once more: the hold may have ended before.
     let mut listening: Option<Option<Waiter>> = None;
     loop {
         match keys.take_key(take.clone()).await {
             Ok(KeyAnswer::Busy(busy)) if end_orphan(keys, holders, &take.key, &busy).await => {}
-            Ok(KeyAnswer::Busy(busy)) if begun.elapsed() < patience => {
+            Ok(KeyAnswer::Busy(busy)) => {
                 take.counted = Some(busy.token);
+                let left = patience.saturating_sub(begun.elapsed());
+                // Who comes back later would see it expire anew: this is not left to another look.
+                let pause = match expired.left(&busy) {
+                    None if left.is_zero() => return Ok(KeyAnswer::Busy(busy)),
+                    None => look_in(&busy).min(left),
+                    Some(pause) => pause,
+                };
+                take.seen_expired = pause.is_zero().then_some(busy.token);
                 if let Some(waiter) = listening.take() {
-                    let left = patience.saturating_sub(begun.elapsed());
-                    hint(waiter, look_in(&busy).min(left)).await;
+                    hint(waiter, pause).await;
                 }
                 listening = Some(keys.wait_key(&take.key));
             }
@@ -130,6 +141,24 @@ pub(crate) async fn take(
             }
             answer => return answer,
         }
+    }
+}
+
+/// A hold that looks as if it had expired, since when. The clock may have been set forward, and then its
+/// holder, who lives, renews it.
+#[derive(Default)]
+struct Expired(Option<(u64, Instant)>);
+
+impl Expired {
+    /// How long to leave an expired hold alone, by a clock that nobody sets; nothing for one that has not.
+    fn left(&mut self, busy: &KeyBusy) -> Option<Duration> {
+        if busy.left_ms > 0 {
+            self.0 = None;
+            return None;
+        }
+        let seen = self.0.filter(|(token, _)| *token == busy.token);
+        let (_, since) = *self.0.insert(seen.unwrap_or_else(|| (busy.token, Instant::now())));
+        Some(KEY_EXPIRED_WAIT.saturating_sub(since.elapsed()).min(EXPIRED_LOOK))
     }
 }
 
@@ -221,6 +250,36 @@ pub(crate) async fn settle(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn wish(holder: &str) -> TakeKey {
+        let (key, caller) = ("k".to_owned(), "test".to_owned());
+        let holder = KeyHolder { id: holder.to_owned(), attempt: 1, caller };
+        let (lease_ms, counted, seen_expired) = (millis(KEY_LEASE), None, None);
+        TakeKey { key, holder, fingerprint: None, lease_ms, counted, seen_expired }
+    }
+
+    /// Fails where a clock that is set forward frees the key of a holder who is at work.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_looks_expired_stays_its_holders_who_renews_it() {
+        let clock = crate::TestClock::new();
+        let store: Arc<dyn Store> =
+            Arc::new(store::MemoryStore::with_clock(Arc::new(clock.clone())));
+        let (keys, holders) = (store.keys().unwrap(), Holders { runs: &*store, all: true });
+        let KeyAnswer::Held(lease) = keys.take_key(wish("a")).await.unwrap() else { panic!() };
+        let place = KeyPlace::Store(Arc::clone(&store));
+        let renewal = Renewal::start(place, lease.clone(), millis(KEY_LEASE));
+        for step in [31, 3_600] {
+            clock.advance(Duration::from_secs(step));
+            let asked = take(keys, holders, wish("b"), Duration::ZERO).await.unwrap();
+            assert!(matches!(&asked, KeyAnswer::Busy(busy) if busy.left_ms > 0), "{asked:?}");
+        }
+        drop(renewal);
+        clock.advance(KEY_LEASE);
+        let begun = Instant::now();
+        let asked = take(keys, holders, wish("b"), Duration::ZERO).await.unwrap();
+        assert!(matches!(&asked, KeyAnswer::Held(held) if held.token > lease.token), "{asked:?}");
+        assert!(begun.elapsed() >= KEY_EXPIRED_WAIT, "{:?}", begun.elapsed());
+    }
 
     #[test]
     fn looks_become_rarer_and_end_with_the_lease() {

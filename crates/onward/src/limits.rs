@@ -9,6 +9,10 @@ use std::time::Duration;
 /// record still fits a commit without holding up its neighbours.
 pub const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
 
+/// Arrays and objects in one another in such a value: 100. Most readers take 127 or a few more, and what
+/// shows a payload puts some around it: the end of a child, a record, a page of runs.
+pub const PAYLOAD_DEPTH_MAX: u32 = 100;
+
 /// Bytes that one encoded payload decodes to: an input, result or output of full length, and room for
 /// the message of a failure or the end of a child around it. What would unpack to more is refused.
 pub const DECODED_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 256 * 1024;
@@ -171,6 +175,15 @@ pub const GATHERED_PURGE_BATCH: usize = 4;
 /// some seconds does not lose it. So long does a dead process keep others from the key, unless its
 /// own run goes on before.
 pub const KEY_LEASE: Duration = Duration::from_secs(30);
+
+/// How long whoever waits for a step key leaves a hold alone that has expired: one more renewal of its
+/// holder, and two seconds for its answer. The hold of a process that lives may have expired because the
+/// clock was set forward.
+pub const KEY_EXPIRED_WAIT: Duration = Duration::from_secs(12);
+
+/// How long a hold that has expired is kept, where nobody asks for its key: longer than any clock is set
+/// forward by, since its holder may be at work.
+pub const KEY_HELD_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The longest pause between two looks at a step key that is held elsewhere: a look costs a parked
 /// run two commits, and whoever is in memory is told sooner.

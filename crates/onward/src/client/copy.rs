@@ -183,6 +183,10 @@ impl CopyTo {
         let mut after = None;
         loop {
             let page = from.list_schedules(after.take(), SCHEDULES_DUE_MAX).await?;
+            if let Some(name) = page.unreadable.first() {
+                let about = format!("the schedule {name:?} of the source");
+                return Err(Error::new(Code::StoreCorrupt).about(about));
+            }
             let Some(last) = page.schedules.last() else { return Ok(()) };
             after = Some(last.name.clone());
             for schedule in page.schedules {

@@ -17,10 +17,10 @@ pub(super) struct Gathering {
     pub(super) throttle: Option<Duration>,
 }
 
-/// Whether a start has a key.
+/// Whether a start has a key, and how long that is kept, if not as long as its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keyed {
-    Yes,
+    Yes(Option<Duration>),
     No,
 }
 
@@ -37,9 +37,25 @@ impl Gathering {
             (Some(_), _, Some(_)) => return wrong("a start is debounced or throttled, not both"),
             (None, Some(_), _) => return wrong("debounce_max is for a start with debounce"),
         };
-        if keyed == Keyed::No {
-            return wrong("debounce and throttle go by the key, and this start has none");
+        match keyed {
+            Keyed::No => wrong("debounce and throttle go by the key, and this start has none"),
+            Keyed::Yes(ttl) => self.check_kept(ttl).map(|()| Some(gather)),
         }
-        Ok(Some(gather))
+    }
+
+    /// A key that is free before the time is over lets a second run begin within it.
+    fn check_kept(&self, ttl: Option<Duration>) -> Result<(), Error> {
+        let debounce = self.debounce.map(|quiet| ("debounce", quiet));
+        let longest = self.debounce_max.map(|total| ("debounce_max", total)).or(debounce);
+        let longest = longest.or(self.throttle.map(|period| ("throttle", period)));
+        let (Some(ttl), Some((name, time))) = (ttl, longest) else { return Ok(()) };
+        if ttl >= time {
+            return Ok(());
+        }
+        let about = format!(
+            "key_ttl is {ttl:?} and {name} is {time:?}: the key would be free before that time is over, and \
+             another start would make a second run; leave key_ttl out, or make it {time:?} or more"
+        );
+        Err(Error::new(Code::InvalidOption).about(about))
     }
 }

@@ -177,6 +177,7 @@ impl Once {
             fingerprint: self.fingerprint,
             lease_ms: millis(KEY_LEASE),
             counted: None,
+            seen_expired: None,
         }
     }
 

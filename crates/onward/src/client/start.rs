@@ -430,7 +430,8 @@ impl StartOptions {
         if let Some((key, _)) = &key {
             key.check()?;
         }
-        let gather = self.gathering.of(if key.is_some() { Keyed::Yes } else { Keyed::No })?;
+        let gather =
+            self.gathering.of(key.as_ref().map_or(Keyed::No, |_| Keyed::Yes(self.key_ttl)))?;
         let start_at = match gather {
             Some(Gather::Debounce { ms, max_ms }) => first_start(ms, max_ms),
             _ => self.start_at,

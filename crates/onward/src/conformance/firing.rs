@@ -345,7 +345,7 @@ pub(super) fn fire(schedule: &Schedule, times: &[Timestamp], next_at: Option<Tim
     Fire {
         name: name.clone(),
         generation,
-        advance: schedule.next_at.map(|seen_at| Advance { seen_at, next_at }),
+        advance: Some(Advance { seen_at: schedule.next_at, next_at }),
         occurrences: times.iter().map(occurrence).collect(),
         caller: "stage".to_owned(),
     }

@@ -37,6 +37,7 @@
     reason = "cases are tests: to panic is how they fail"
 )]
 
+mod clock_suite;
 mod every_kind;
 mod key_suite;
 mod look_suite;
@@ -51,6 +52,7 @@ pub mod cancel;
 pub mod child;
 pub mod child_again;
 pub mod claim;
+pub mod clock_step;
 pub mod continuation;
 pub mod crash;
 pub mod delete;
@@ -59,6 +61,7 @@ pub mod firing;
 pub mod fork;
 pub mod gather;
 pub mod key;
+pub mod key_clock;
 pub mod late;
 pub mod lease;
 pub mod limited;
@@ -449,6 +452,7 @@ macro_rules! conformance_suite {
         $crate::steering_conformance_suite!($harness);
         $crate::queue_conformance_suite!($harness);
         $crate::look_conformance_suite!($harness);
+        $crate::clock_conformance_suite!($harness);
     };
 }
 

@@ -13,6 +13,7 @@ macro_rules! schedule_conformance_suite {
             schedules {
                 put_schedule_is_kept_as_asked
                 put_schedule_twice
+                put_again_moves_the_next_time_back
                 other_times_are_another_generation
                 other_input_leaves_the_times
                 concurrent_puts_make_one_schedule

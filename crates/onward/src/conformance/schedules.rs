@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
 
-use super::firing::due;
+use super::firing::{due, fire};
 use super::stage::*;
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
-use crate::store::{Error, ImportSchedule, PutSchedule, Resume, ScheduleImported, Topic};
+use crate::store::{Error, Fired, ImportSchedule, PutSchedule, Resume, ScheduleImported, Topic};
 use crate::{CatchUp, Overlap, Schedule, ScheduleSpec};
 
 /// The schedule that most cases have.
@@ -49,6 +49,25 @@ pub async fn put_schedule_twice(stage: &Stage) {
     stage.pass(60_000);
     let again = store.put_schedule(new_schedule(stage, NAME)).await.unwrap();
     assert_eq!(again, first, "the next time stays too");
+}
+
+/// The same put again moves a next time back that a clock which was ahead moved away, or took; it never moves
+/// one that has come, nor any other way.
+pub async fn put_again_moves_the_next_time_back(stage: &Stage) {
+    let Some(store) = stage.store.schedules() else { return };
+    let first = store.put_schedule(new_schedule(stage, NAME)).await.unwrap();
+    for away in [None, Some(stage.in_ms(900_000))] {
+        let fired = store.fire_schedule(fire(&found(stage).await, &[], away)).await.unwrap();
+        assert_eq!(fired, Fired::Done(Vec::new()));
+        assert_eq!(found(stage).await.next_at, away);
+        let again = store.put_schedule(new_schedule(stage, NAME)).await.unwrap();
+        assert_eq!((&again, found(stage).await), (&first, first.clone()), "as it was before");
+    }
+    stage.pass(60_000);
+    let again = store.put_schedule(new_schedule(stage, NAME)).await.unwrap();
+    assert_eq!(again.next_at, first.next_at, "it has come and is not fired yet");
+    let never = PutSchedule { next_at: None, ..new_schedule(stage, NAME) };
+    assert_eq!(store.put_schedule(never).await.unwrap(), again);
 }
 
 /// Other times are another generation, and the next time is one of them.
@@ -120,8 +139,10 @@ pub async fn schedule_is_due_at_its_time(stage: &Stage) {
     }
     let due = store.due_schedules(None, 10).await.unwrap();
     assert_eq!((names(&due.schedules), due.next_at), (vec![], Some(first)));
+    assert_eq!(due.now, stage.now());
     stage.pass(1_000);
     let due = store.due_schedules(None, 10).await.unwrap();
+    assert_eq!(due.now, stage.now());
     assert_eq!((names(&due.schedules), due.next_at), (vec!["a", "b"], Some(stage.in_ms(4_000))));
     let one = store.due_schedules(None, 1).await.unwrap();
     assert_eq!(names(&one.schedules), ["a"]);

@@ -61,30 +61,38 @@ impl KeyStage {
         Self { keys, other, clock, _harness: Box::new(harness) }
     }
 
-    fn pass(&self, ms: i64) {
+    pub(super) fn pass(&self, ms: i64) {
         self.clock.advance(Duration::from_millis(ms.unsigned_abs()));
     }
 
-    async fn take(&self, take: TakeKey) -> KeyAnswer {
+    pub(super) async fn take(&self, take: TakeKey) -> KeyAnswer {
         self.keys.take_key(take).await.unwrap()
     }
 
     /// Takes the key, which must be free.
-    async fn held(&self, holder: &str) -> KeyLease {
+    pub(super) async fn held(&self, holder: &str) -> KeyLease {
         match self.take(wish(holder)).await {
             KeyAnswer::Held(lease) => lease,
             other => panic!("{holder} should have the key, and was told {other:?}"),
         }
     }
 
-    async fn assert_busy(&self, holder: &str, with: &str) {
+    /// Takes the key from one whose hold was seen to have expired.
+    pub(super) async fn taken_over(&self, holder: &str, from: &KeyLease) -> KeyLease {
+        match self.take(TakeKey { seen_expired: Some(from.token), ..wish(holder) }).await {
+            KeyAnswer::Held(lease) => lease,
+            other => panic!("{holder} should have the key, and was told {other:?}"),
+        }
+    }
+
+    pub(super) async fn assert_busy(&self, holder: &str, with: &str) {
         match self.take(wish(holder)).await {
             KeyAnswer::Busy(busy) => assert_eq!(busy.holder, with),
             other => panic!("{holder} should wait for {with}, and was told {other:?}"),
         }
     }
 
-    async fn row(&self) -> Option<StepKey> {
+    pub(super) async fn row(&self) -> Option<StepKey> {
         self.keys.step_key(KEY.to_owned()).await.unwrap()
     }
 
@@ -93,15 +101,16 @@ impl KeyStage {
     }
 }
 
-const KEY: &str = "welcome-7";
+pub(super) const KEY: &str = "welcome-7";
 
-fn wish(holder: &str) -> TakeKey {
+pub(super) fn wish(holder: &str) -> TakeKey {
     TakeKey {
         key: KEY.to_owned(),
         holder: KeyHolder { id: holder.to_owned(), attempt: 1, caller: format!("at {holder}") },
         fingerprint: None,
         lease_ms: HOLD_MS,
         counted: None,
+        seen_expired: None,
     }
 }
 
@@ -109,11 +118,11 @@ fn in_attempt(attempt: u32, take: TakeKey) -> TakeKey {
     TakeKey { holder: KeyHolder { attempt, ..take.holder }, ..take }
 }
 
-fn of_input(input: &str, take: TakeKey) -> TakeKey {
+pub(super) fn of_input(input: &str, take: TakeKey) -> TakeKey {
     TakeKey { fingerprint: Some(Json::stored(input).fingerprint()), ..take }
 }
 
-fn done(json: &str) -> SettleKey {
+pub(super) fn done(json: &str) -> SettleKey {
     SettleKey { end: KeyEnd::Done(Json::stored(json)), ttl_ms: None }
 }
 
@@ -201,7 +210,7 @@ pub async fn settle_twice(stage: &KeyStage) {
 pub async fn settle_with_stale_lease(stage: &KeyStage) {
     let stale = stage.held("a").await;
     stage.pass(HOLD_MS);
-    let lease = stage.held("b").await;
+    let lease = stage.taken_over("b", &stale).await;
     assert!(lease.token > stale.token, "the token rises");
     let before = stage.row().await;
     assert_lost(stage.keys.settle_key(stale.clone(), done("1")).await);
@@ -230,14 +239,14 @@ pub async fn renew_key_twice(stage: &KeyStage) {
     stage.pass(HOLD_MS - 1);
     stage.assert_busy("b", "a").await;
     stage.pass(1);
-    stage.held("b").await;
+    stage.taken_over("b", &lease).await;
 }
 
 /// A renewal comes too late once the key is another's, settled or free.
 pub async fn renew_key_with_stale_lease(stage: &KeyStage) {
     let stale = stage.held("a").await;
     stage.pass(HOLD_MS);
-    let lease = stage.held("b").await;
+    let lease = stage.taken_over("b", &stale).await;
     let before = stage.row().await;
     assert_lost(stage.keys.renew_key(stale, HOLD_MS).await);
     assert_eq!(stage.row().await, before);
@@ -285,7 +294,7 @@ pub async fn freed_key_is_taken_by_the_next(stage: &KeyStage) {
 pub async fn free_with_stale_lease_changes_nothing(stage: &KeyStage) {
     let stale = stage.held("a").await;
     stage.pass(HOLD_MS);
-    let lease = stage.held("b").await;
+    let lease = stage.taken_over("b", &stale).await;
     stage.keys.settle_key(stale, SettleKey::free()).await.unwrap();
     assert_eq!(stage.row().await.unwrap().lease(), lease);
     stage.keys.settle_key(lease.clone(), done("1")).await.unwrap();

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Times;
 use super::plan::plan;
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
@@ -22,20 +24,29 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// none to come sooner: the safety net, and a hint is hardly ever lost.
 const IDLE_LOOKS: u32 = 3;
 
+/// How often a worker looks whether schedules are ahead of their times: another process with a clock that
+/// was ahead, or an older program, may have moved one.
+const MOVE_BACK_EVERY: Duration = Duration::from_secs(5 * 60);
+
 /// Fires what is due, for as long as the tenure lasts.
 pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
+    fire_while(store, || !tenure.is_over()).await;
+}
+
+async fn fire_while(store: Arc<dyn Store>, goes_on: impl Fn() -> bool) {
     let Some(schedules) = store.schedules() else { return };
     let caller = crate::worker::place();
-    let mut looked_at: Option<Timestamp> = None;
-    while !tenure.is_over() {
+    let mut looked: Option<(Timestamp, Instant)> = None;
+    while goes_on() {
         let now = store.clock().now();
-        // What came before may have had a clock that was ahead.
-        if looked_at.is_none_or(|before| now < before)
-            && let Err(error) = move_back(store.as_ref(), schedules, &caller).await
-        {
-            tracing::warn!(%error, "cannot look whether schedules are ahead of their times");
+        let is_due = looked.is_none_or(|(at, when)| now < at || when.elapsed() > MOVE_BACK_EVERY);
+        if is_due {
+            if let Err(error) = move_back(schedules, &caller).await {
+                tracing::warn!(%error, "cannot look whether schedules are ahead of their times");
+            }
+            looked = Some((now, Instant::now()));
         }
-        looked_at = Some(now);
+        looked = looked.map(|(_, when)| (now, when));
         let hint = store.wait(Topic::Schedules);
         let passed = pass(store.as_ref(), schedules, &caller).await;
         let (next_at, failed) = passed.unwrap_or_else(|error| {
@@ -60,42 +71,48 @@ pub(crate) async fn keep_firing(store: Arc<dyn Store>, tenure: Arc<Tenure>) {
     }
 }
 
-/// Moves the schedules back whose next time is later than the next from now: they were fired by a clock that was
-/// ahead, and would be silent until then. No time is started twice for that: each has its own key.
-async fn move_back(
-    store: &dyn Store,
-    schedules: &dyn Schedules,
-    caller: &str,
-) -> Result<(), Error> {
+/// Moves the schedules back whose next time is later than the next from now, or that have none: they were fired
+/// by a clock that was ahead, and would be silent until then. No time is started twice for that: each has its
+/// own key.
+async fn move_back(schedules: &dyn Schedules, caller: &str) -> Result<(), Error> {
+    // By the store's own time: this process may have measured it long ago.
+    let now = schedules.due_schedules(None, 1).await?.now;
     let mut after = None;
     loop {
         let page = schedules.list_schedules(after.take(), PAGE_ROWS_MAX).await?;
         after = page.schedules.last().map(|last| last.name.clone());
         for schedule in page.schedules {
-            let Ok(times) = Times::of(&schedule.spec) else { continue };
-            let next_at = times.after(store.clock().now());
-            let Some(seen_at) =
-                schedule.next_at.filter(|seen| next_at.is_some_and(|it| it < *seen))
-            else {
-                continue;
-            };
+            let Some(advance) = behind(&schedule, now) else { continue };
+            let name = schedule.name;
+            tracing::warn!(schedule = %name, ?advance, "moved back to its next time");
             let fire = Fire {
-                name: schedule.name,
+                name: name.clone(),
                 generation: schedule.generation,
-                advance: Some(Advance { seen_at, next_at }),
+                advance: Some(advance),
                 occurrences: Vec::new(),
                 caller: caller.to_owned(),
             };
-            tracing::warn!(schedule = %fire.name, from = %seen_at, to = ?next_at, "moved back");
             match schedules.fire_schedule(fire).await {
                 Ok(_) | Err(store::Error::NotFound) => {}
-                Err(error) => return Err(error.into()),
+                Err(error @ store::Error::Unavailable(..)) => return Err(error.into()),
+                Err(error) => tracing::warn!(schedule = %name, %error, "cannot be moved back"),
             }
         }
         if !page.more || after.is_none() {
             return Ok(());
         }
     }
+}
+
+/// How a schedule is moved back that is ahead of its times; nothing if it is not.
+fn behind(schedule: &Schedule, now: Timestamp) -> Option<Advance> {
+    if schedule.paused_at.is_some() {
+        return None;
+    }
+    let next_at = Times::of(&schedule.spec).ok()?.after(now)?;
+    let seen_at = schedule.next_at;
+    let is_ahead = seen_at.is_none_or(|seen| next_at < seen);
+    is_ahead.then_some(Advance { seen_at, next_at: Some(next_at) })
 }
 
 /// Fires every schedule that is due; says when the next one comes, and whether one failed.
@@ -117,7 +134,7 @@ async fn pass(
         }
         for schedule in due.schedules {
             let name = schedule.name.clone();
-            if let Err(error) = fire_due(store, schedules, schedule, caller).await {
+            if let Err(error) = fire_due(store, schedules, schedule, (due.now, caller)).await {
                 failed = true;
                 tracing::warn!(schedule = %name, %error, "cannot fire; again soon");
             }
@@ -125,23 +142,21 @@ async fn pass(
     }
 }
 
-/// Fires what is due of one schedule, part by part.
+/// Fires what is due of one schedule, part by part. `now` is the time by which it is: another one, as
+/// this process's, may find that it is not, and be asked about it for ever.
 pub(crate) async fn fire_due(
     store: &dyn Store,
     schedules: &dyn Schedules,
     mut schedule: Schedule,
-    caller: &str,
+    (now, caller): (Timestamp, &str),
 ) -> Result<(), Error> {
     let times = Times::of(&schedule.spec)?;
     while let Some(seen_at) = schedule.next_at
         && schedule.paused_at.is_none()
+        && seen_at <= now
     {
-        let now = store.clock().now();
-        if seen_at > now {
-            break;
-        }
         let plan = plan(&schedule, &times, seen_at, now);
-        let advance = Advance { seen_at, next_at: plan.next_at };
+        let advance = Advance { seen_at: Some(seen_at), next_at: plan.next_at };
         let fire = Fire {
             name: schedule.name.clone(),
             generation: schedule.generation,
@@ -232,14 +247,90 @@ mod tests {
             schedule.unwrap().next_at
         };
         let first = next().await;
-        move_back(store.as_ref(), schedules, "here").await.unwrap();
+        move_back(schedules, "here").await.unwrap();
         assert_eq!(next().await, first, "one that is not ahead stays");
         clock.minutes.store(1_000, Ordering::SeqCst);
         pass(store.as_ref(), schedules, "here").await.unwrap();
         assert_eq!(next().await, Some(BEGIN + MINUTE * 1_001));
         clock.minutes.store(1, Ordering::SeqCst);
-        move_back(store.as_ref(), schedules, "here").await.unwrap();
+        move_back(schedules, "here").await.unwrap();
         assert_eq!(next().await, Some(BEGIN + MINUTE * 2));
+    }
+
+    /// The one schedule of a store, which comes every minute.
+    async fn every_minute(store: &Arc<MemoryStore>) -> Schedule {
+        let onward = Onward::with_store(Arc::clone(store) as Arc<dyn Store>);
+        let setup = onward.schedule("every-minute").every(MINUTE).anchor(BEGIN);
+        setup.start(REPORT, &7).await.unwrap()
+    }
+
+    async fn next_of(store: &MemoryStore) -> Option<Timestamp> {
+        let name = "every-minute".to_owned();
+        store.schedules().unwrap().get_schedule(name).await.unwrap().unwrap().next_at
+    }
+
+    /// Moves the next time away, as a clock that was ahead does.
+    async fn move_away(store: &MemoryStore, seen: &Schedule, next_at: Option<Timestamp>) {
+        let advance = Some(Advance { seen_at: seen.next_at, next_at });
+        let (name, generation) = (seen.name.clone(), seen.generation);
+        let caller = "there".to_owned();
+        let fire = Fire { name, generation, advance, occurrences: Vec::new(), caller };
+        let fired = store.schedules().unwrap().fire_schedule(fire).await.unwrap();
+        assert_eq!(fired, Fired::Done(Vec::new()));
+    }
+
+    /// Fails where a clock that was so far ahead that no time was left silences a schedule for good.
+    #[tokio::test]
+    async fn a_schedule_that_has_lost_its_next_time_is_given_one() {
+        let clock = crate::TestClock::at(BEGIN);
+        let store = Arc::new(MemoryStore::with_clock(Arc::new(clock)));
+        let schedule = every_minute(&store).await;
+        move_away(&store, &schedule, None).await;
+        let schedules = store.schedules().unwrap();
+        schedules.pause_schedule(schedule.name.clone()).await.unwrap();
+        move_back(schedules, "here").await.unwrap();
+        assert_eq!(next_of(&store).await, None, "a paused one gets it when it is resumed");
+        let (name, generation) = (schedule.name.clone(), schedule.generation);
+        let resume = store::Resume { name, generation, next_at: None };
+        schedules.resume_schedule(resume).await.unwrap();
+        move_back(schedules, "here").await.unwrap();
+        assert_eq!(next_of(&store).await, schedule.next_at);
+    }
+
+    /// Fails where a worker looks for such schedules only when it begins: the clock may have been another's.
+    #[tokio::test(start_paused = true)]
+    async fn schedules_are_moved_back_while_a_worker_fires() {
+        let clock = crate::TestClock::at(BEGIN);
+        let store = Arc::new(MemoryStore::with_clock(Arc::new(clock)));
+        let schedule = every_minute(&store).await;
+        let firing = tokio::spawn(fire_while(Arc::clone(&store) as Arc<dyn Store>, || true));
+        tokio::time::sleep(MINUTE).await;
+        move_away(&store, &schedule, Some(BEGIN + MINUTE * 1_000)).await;
+        tokio::time::sleep(MOVE_BACK_EVERY + MINUTE).await;
+        assert_eq!(next_of(&store).await, schedule.next_at);
+        firing.abort();
+    }
+
+    /// Fails where what is due is judged by the store and fired by this process's clock: it is asked about
+    /// for ever. In a thread of its own, which such a pass never gives back.
+    #[test]
+    fn a_pass_ends_where_this_process_is_behind_the_store() {
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let passed = runtime.block_on(async {
+                let ahead = crate::TestClock::at(BEGIN);
+                let store = Arc::new(MemoryStore::with_clock(Arc::new(ahead.clone())));
+                every_minute(&store).await;
+                ahead.advance(MINUTE);
+                let behind = crate::TestClock::at(BEGIN);
+                let here = MemoryStore::with_clock(Arc::new(behind));
+                pass(&here, store.schedules().unwrap(), "here").await.unwrap()
+            });
+            done.send(passed).unwrap();
+        });
+        let passed = ended.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(passed, (Some(BEGIN + MINUTE * 2), false));
     }
 
     #[tokio::test]

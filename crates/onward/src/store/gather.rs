@@ -43,7 +43,7 @@ impl Gather {
         match self {
             Gather::Debounce { .. } if begun => KeyMet::Fresh,
             Gather::Debounce { .. } => KeyMet::Later,
-            Gather::Throttle { ms } if now < after(run.created_at, ms) => KeyMet::Existing,
+            Gather::Throttle { ms } if is_within(now, run.created_at, ms) => KeyMet::Existing,
             Gather::Throttle { .. } => KeyMet::Fresh,
         }
     }
@@ -78,8 +78,12 @@ pub(crate) fn put_off(run: &mut Run, new: &NewRun, now: Timestamp) {
     if matches!(run.waits_for, Some(Waits::Behind { .. })) {
         return;
     }
-    let latest = max_ms.map(|max| after(run.created_at, max));
-    let start = latest.map_or(after(now, ms), |latest| latest.min(after(now, ms)));
+    let later = after(now, ms);
+    let start = match max_ms {
+        Some(max) if is_within(now, run.created_at, max) => after(run.created_at, max).min(later),
+        Some(_) => now,
+        None => later,
+    };
     run.deadline_at = rules::deadline(start.max(now), new.timeout_ms);
     if start > now {
         run.state = RunState::Waiting;
@@ -95,6 +99,12 @@ pub(crate) fn put_off(run: &mut Run, new: &NewRun, now: Timestamp) {
 /// When a debounced start lets its run begin, if it makes a new one.
 pub(crate) fn first_start(ms: i64, max_ms: Option<i64>) -> StartAt {
     StartAt::After(max_ms.map_or(ms, |max| max.min(ms)))
+}
+
+/// Whether a time that lasts so long from `begin` on is not over. One that begins further ahead than it
+/// lasts was begun before the clock was set back, and would last for as long.
+fn is_within(now: Timestamp, begin: Timestamp, ms: i64) -> bool {
+    now < after(begin, ms) && begin <= after(now, ms)
 }
 
 fn after(time: Timestamp, ms: i64) -> Timestamp {
@@ -163,6 +173,20 @@ mod tests {
         put_off(&mut run, &start(debounce), AT(2_000));
         assert_eq!((run.due_at, run.wakes), (Some(AT(1_900)), 1), "it keeps its place");
         assert_eq!(run.notes.start_at, run.due_at);
+    }
+
+    #[test]
+    fn a_time_that_is_further_ahead_than_it_lasts_is_over() {
+        let throttle = Gather::Throttle { ms: 500 };
+        assert_eq!(throttle.met(&run(), AT(500)), KeyMet::Existing);
+        assert_eq!(throttle.met(&run(), AT(499)), KeyMet::Fresh);
+        let debounce = Gather::Debounce { ms: 500, max_ms: Some(800) };
+        for (now, begins) in [(200, 700), (199, 199)] {
+            let mut run = run();
+            run.state = RunState::Waiting;
+            put_off(&mut run, &start(debounce), AT(now));
+            assert_eq!(run.due_at, Some(AT(begins)));
+        }
     }
 
     #[test]

@@ -25,6 +25,27 @@ pub(crate) struct Granted {
     pub(crate) first_at: Option<Timestamp>,
 }
 
+/// The time whose grants count against a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Within {
+    /// What was granted then has left the period.
+    pub(crate) after: Timestamp,
+    /// What was granted later than this was granted before the clock was set back, by more than the
+    /// period: it would count for as long.
+    pub(crate) until: Timestamp,
+}
+
+impl Within {
+    pub(crate) fn period(now: Timestamp, period_ms: i64) -> Self {
+        let at = |ms: i64| Timestamp::from_millis(now.as_millis().saturating_add(ms));
+        Self { after: at(-period_ms), until: at(period_ms) }
+    }
+
+    pub(crate) fn contains(self, at: Timestamp) -> bool {
+        self.after < at && at <= self.until
+    }
+}
+
 /// What a claim sees of a queue, in its transaction. The runs are those that it may take but for the
 /// limits: of workflows that it serves, and not kept off its build.
 pub(crate) trait Site {
@@ -42,8 +63,8 @@ pub(crate) trait Site {
     /// Runs of a lane that are running.
     fn lane_running(&mut self, lane: &str) -> Result<u64, Self::Fault>;
 
-    /// What was granted after a time.
-    fn granted_after(&mut self, time: Timestamp) -> Result<Granted, Self::Fault>;
+    /// What was granted within a time.
+    fn granted(&mut self, within: Within) -> Result<Granted, Self::Fault>;
 
     /// The first queued runs in the order of claims, whatever their lanes.
     fn first(&mut self, mode: ClaimMode, limit: usize) -> Result<Vec<Self::Run>, Self::Fault>;
@@ -139,8 +160,7 @@ fn room<S: Site>(
     }
     let mut look_at = None;
     if let Some(rate) = limits.rate {
-        let begin = Timestamp::from_millis(now.as_millis().saturating_sub(rate.period_ms));
-        let granted = site.granted_after(begin)?;
+        let granted = site.granted(Within::period(now, rate.period_ms))?;
         let left = u64::from(rate.count).saturating_sub(granted.count);
         if left == 0 {
             look_at = granted.first_at.map(|first| rate_end(first, rate.period_ms));

@@ -143,6 +143,14 @@ impl Change {
     }
 }
 
+/// A queue whose row cannot be read: paused, since its limits may be any, so that the others are served. Its
+/// limits can be set anew, and then it can be resumed.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn unreadable(name: String, why: &dyn std::fmt::Display) -> Queue {
+    tracing::warn!(queue = name, error = %why, "a queue cannot be read, and counts as paused");
+    Queue { paused_at: Some(Timestamp::from_millis(0)), ..Queue::named(name) }
+}
+
 /// The earlier of two times, of those that are there.
 pub(crate) fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()

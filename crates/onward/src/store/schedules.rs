@@ -32,18 +32,21 @@ use crate::{
 /// ```
 pub trait Schedules: Send + Sync {
     /// Adds a schedule, or changes the one of that name. What is the same already changes nothing.
-    /// Other times, another workflow or another input raise its generation; only other times move
-    /// its next time. A paused one stays paused.
+    /// Other times, another workflow or another input raise its generation. Other times move its next
+    /// time; the same times move it back at most, since a clock that was ahead may have moved it away. A
+    /// paused one stays paused.
     fn put_schedule(&self, put: PutSchedule) -> Answer<'_, Schedule>;
 
     /// One schedule.
     fn get_schedule(&self, name: String) -> Answer<'_, Option<Schedule>>;
 
-    /// Schedules by name, after `after`: at most `limit`, up to `PAGE_ROWS_MAX`.
+    /// Schedules by name, after `after`: at most `limit`, up to `PAGE_ROWS_MAX`. One that cannot be
+    /// read is named beside them, and takes no place.
     fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage>;
 
     /// Schedules by name, after `after`, whose next time has come and that are not paused: at most
-    /// `limit`, up to `SCHEDULES_DUE_MAX`; and when the next of the others comes.
+    /// `limit`, up to `SCHEDULES_DUE_MAX`; and when the next of the others comes. One that cannot be
+    /// read is left out.
     fn due_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, DueSchedules>;
 
     /// Starts the runs of these times, as the overlap policy allows, and moves the next time on.
@@ -101,17 +104,22 @@ pub struct PutSchedule {
 pub struct SchedulePage {
     /// The schedules.
     pub schedules: Vec<Schedule>,
+    /// The names of those among them that cannot be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
     /// Whether more follow.
     pub more: bool,
 }
 
 /// The schedules whose time has come.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DueSchedules {
     /// Those that are due, by name.
     pub schedules: Vec<Schedule>,
     /// When the next of the others is.
     pub next_at: Option<Timestamp>,
+    /// The time by which the store judged that.
+    pub now: Timestamp,
 }
 
 /// Times of a schedule to start runs for.
@@ -133,7 +141,7 @@ pub struct Fire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advance {
     /// The next time that the caller saw.
-    pub seen_at: Timestamp,
+    pub seen_at: Option<Timestamp>,
     /// The next time after these are fired.
     pub next_at: Option<Timestamp>,
 }
@@ -260,6 +268,55 @@ impl Occurred {
     }
 }
 
+/// Schedules as they are read by name, some of which cannot be: those take no places of the others.
+pub(crate) struct Reading {
+    after: String,
+    limit: usize,
+    schedules: Vec<Schedule>,
+    unreadable: Vec<String>,
+}
+
+impl Reading {
+    pub(crate) fn new(after: Option<String>, limit: usize) -> Self {
+        let after = after.unwrap_or_default();
+        Self { after, limit, schedules: Vec::new(), unreadable: Vec::new() }
+    }
+
+    /// The name after which the next look begins, and how many rows it asks for.
+    pub(crate) fn next(&self) -> (&str, usize) {
+        (&self.after, self.limit - self.schedules.len())
+    }
+
+    /// Takes what a look found, by name; says whether there may be more to look for.
+    pub(crate) fn take(&mut self, found: Vec<(String, Option<Schedule>)>) -> bool {
+        let is_last = found.len() < self.next().1;
+        for (name, schedule) in found {
+            self.after.clone_from(&name);
+            match schedule {
+                Some(schedule) => self.schedules.push(schedule),
+                None => self.unreadable.push(name),
+            }
+        }
+        !is_last && self.next().1 > 0
+    }
+
+    pub(crate) fn schedules(self) -> Vec<Schedule> {
+        self.schedules
+    }
+
+    /// A page, where one schedule more than it has was asked for.
+    pub(crate) fn page(mut self) -> SchedulePage {
+        let more = self.next().1 == 0;
+        if more {
+            self.schedules.pop();
+            let last = self.schedules.last().map(|last| last.name.as_str());
+            // Those behind it come with the next page.
+            self.unreadable.retain(|name| Some(name.as_str()) < last);
+        }
+        SchedulePage { schedules: self.schedules, unreadable: self.unreadable, more }
+    }
+}
+
 /// What a put makes of a schedule; nothing when it is as it was.
 pub(crate) fn put(old: Option<&Schedule>, put: &PutSchedule, now: Timestamp) -> Option<Schedule> {
     let new = put.fresh(now);
@@ -267,18 +324,26 @@ pub(crate) fn put(old: Option<&Schedule>, put: &PutSchedule, now: Timestamp) -> 
     let same_input = old.input.fingerprint() == new.input.fingerprint();
     let moved = old.spec != new.spec;
     let other = moved || old.workflow != new.workflow || !same_input;
+    // A time that has come and was not fired yet is earlier than any that the caller computes.
+    let next_at = match (old.next_at, new.next_at) {
+        (Some(old), Some(new)) if !moved => Some(old.min(new)),
+        (Some(old), None) if !moved => Some(old),
+        (_, new) => new,
+    };
     let kept = Schedule {
         input: if same_input { old.input.clone() } else { new.input.clone() },
         generation: old.generation,
         created_at: old.created_at,
         changed_at: old.changed_at,
         paused_at: old.paused_at,
-        next_at: if moved { new.next_at } else { old.next_at },
+        next_at: old.next_at,
         latest: old.latest.clone(),
         ..new
     };
+    let changed_at = if kept == *old { old.changed_at } else { now };
     let generation = old.generation + u32::from(other);
-    (kept != *old).then_some(Schedule { generation, changed_at: now, ..kept })
+    let new = Schedule { generation, changed_at, next_at, ..kept };
+    (new != *old).then_some(new)
 }
 
 impl PutSchedule {
@@ -308,7 +373,7 @@ impl PutSchedule {
 /// Whether a schedule is what whoever fires it saw.
 pub(crate) fn is_seen(schedule: &Schedule, fire: &Fire) -> bool {
     let seen = match fire.advance {
-        Some(advance) => schedule.paused_at.is_none() && schedule.next_at == Some(advance.seen_at),
+        Some(advance) => schedule.paused_at.is_none() && schedule.next_at == advance.seen_at,
         None => true,
     };
     seen && schedule.generation == fire.generation

@@ -117,6 +117,27 @@ pub struct Inbox {
     pub signals: Vec<Signal>,
 }
 
+impl Inbox {
+    /// Adds signals up to the first that cannot be read. With that one the wakes do not count as seen: the
+    /// run hears of its marks, and when it would wait it is claimed anew instead, which sets it aside.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn add<E: std::fmt::Debug>(
+        &mut self,
+        found: impl Iterator<Item = Result<Signal, E>>,
+    ) {
+        for signal in found {
+            match signal {
+                Ok(signal) => self.signals.push(signal),
+                Err(error) => {
+                    tracing::warn!(?error, "a signal cannot be read, and holds up those behind it");
+                    self.wakes = 0;
+                    return;
+                }
+            }
+        }
+    }
+}
+
 /// What a signal does to a run besides being kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signalling {

@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Answer, Conflict, Duplicates, Error, Waiter};
+use crate::clock::millis;
 use crate::json::Fingerprint;
+use crate::limits::KEY_HELD_KEEP;
 use crate::{Code, Failure, Json, RunId, Timestamp};
 
 /// A place where step keys live: the run's own store, or another that several of them share.
@@ -23,9 +25,11 @@ use crate::{Code, Failure, Json, RunId, Timestamp};
 /// again gives the same answer and changes nothing. *From a holder that lost its lease?*
 /// `LeaseLost`, and nothing changes. *A crash before or after?* All of it is there, or none.
 pub trait Keys: fmt::Debug + Send + Sync + 'static {
-    /// Takes a key that is free, or says what became of it. Free is a key that nobody took, whose
-    /// time is over, or whose holder did not renew its lease. A holder that comes again has it
-    /// still; in a higher attempt of its run it takes it over from itself, under a new token.
+    /// Takes a key that is free, or says what became of it. Free is a key that nobody took, or whose
+    /// time is over. A hold that was not renewed in time may look so because the clock was set
+    /// forward: it is busy until a caller asks who says that it saw that before. A holder that comes
+    /// again has it still; in a higher attempt of its run it takes it over from itself, under a new
+    /// token.
     /// What comes second is counted, once for each holder.
     fn take_key(&self, take: TakeKey) -> Answer<'_, KeyAnswer>;
 
@@ -77,6 +81,9 @@ pub struct TakeKey {
     /// The token of the hold under which this holder was counted as one that came second, when it
     /// came before.
     pub counted: Option<u64>,
+    /// The token of the hold that the caller has seen expired, for longer than its holder takes to
+    /// renew it by a clock that nobody sets: it is gone.
+    pub seen_expired: Option<u64>,
 }
 
 /// Who has a key, or would.
@@ -130,7 +137,7 @@ pub struct KeyBusy {
     pub token: u64,
     /// For how long they have had it.
     pub held_ms: i64,
-    /// How long they have it yet, unless they renew it.
+    /// How long they have it yet, unless they renew it; not above zero for a hold that has expired.
     pub left_ms: i64,
 }
 
@@ -292,6 +299,13 @@ impl StepKey {
         }
     }
 
+    /// Whether nobody needs it any more, so that it may be forgotten. The hold of one who is at work may
+    /// look expired when the clock was set forward.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        let kept = if self.state == KeyState::Held { millis(KEY_HELD_KEEP) } else { 0 };
+        self.until.is_some_and(|until| after(until, kept) <= now)
+    }
+
     /// Whether it is not free.
     pub(crate) fn is_live(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| until > now)
@@ -335,7 +349,9 @@ pub(crate) fn taking(
     if mine && row.state == KeyState::Held && row.holder.attempt > take.holder.attempt {
         return Err(Error::LeaseLost);
     }
-    if !row.is_live(now) {
+    let live = row.is_live(now);
+    let is_gone = row.state != KeyState::Held || mine || take.seen_expired == Some(row.token);
+    if !live && is_gone {
         return Ok(Taking::Fresh);
     }
     if mine && row.state == KeyState::Held {
@@ -343,7 +359,8 @@ pub(crate) fn taking(
         return Ok(if again { Taking::Again } else { Taking::Fresh });
     }
     let other = matches!((row.fingerprint, take.fingerprint), (Some(a), Some(b)) if a != b);
-    let answer = match other {
+    // One whose hold has expired may be gone, and its input with it.
+    let answer = match other && live {
         true => KeyAnswer::OtherInput { holder: row.holder.id.clone() },
         false => row.answer(now),
     };
@@ -418,7 +435,8 @@ mod tests {
     fn take(id: &str, attempt: u32) -> TakeKey {
         let holder = KeyHolder { id: id.to_owned(), attempt, caller: "test".to_owned() };
         let key = "k".to_owned();
-        TakeKey { key, holder, fingerprint: None, lease_ms: 10, counted: None }
+        let (counted, seen_expired) = (None, None);
+        TakeKey { key, holder, fingerprint: None, lease_ms: 10, counted, seen_expired }
     }
 
     fn at(ms: i64) -> Timestamp {
@@ -437,12 +455,20 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_is_free_once_its_time_is_over() {
+    fn an_expired_hold_is_free_to_whoever_has_seen_that_it_stays_so() {
         let row = take("a", 1).fresh(7, NOW);
-        let busy = KeyBusy { holder: "a".to_owned(), token: 7, held_ms: 9, left_ms: 1 };
-        let refused = Taking::Refused(KeyAnswer::Busy(busy), Some(true));
-        assert_eq!(taking(Some(&row), &take("b", 1), at(9)).unwrap(), refused);
-        assert_eq!(taking(Some(&row), &take("b", 1), at(10)).unwrap(), Taking::Fresh);
+        let busy = |held_ms| {
+            let busy = KeyBusy { holder: "a".to_owned(), token: 7, held_ms, left_ms: 10 - held_ms };
+            Taking::Refused(KeyAnswer::Busy(busy), Some(true))
+        };
+        let seen = |token| TakeKey { seen_expired: Some(token), ..take("b", 1) };
+        for ms in [9, 10, 5_000] {
+            assert_eq!(taking(Some(&row), &take("b", 1), at(ms)).unwrap(), busy(ms));
+            assert_eq!(taking(Some(&row), &seen(6), at(ms)).unwrap(), busy(ms), "of another hold");
+        }
+        assert_eq!(taking(Some(&row), &seen(7), at(9)).unwrap(), busy(9), "it was renewed since");
+        assert_eq!(taking(Some(&row), &seen(7), at(10)).unwrap(), Taking::Fresh);
+        assert_eq!(taking(Some(&row), &take("a", 1), at(10)).unwrap(), Taking::Fresh);
     }
 
     #[test]

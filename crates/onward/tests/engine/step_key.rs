@@ -49,7 +49,14 @@ async fn in_state(run: &RunHandle<String>, state: RunState) {
 /// A key that somebody has who is not of this test.
 fn stranger(lease_ms: i64) -> TakeKey {
     let holder = KeyHolder { id: "stranger".to_owned(), attempt: 1, caller: "far".to_owned() };
-    TakeKey { key: KEY.to_owned(), holder, fingerprint: None, lease_ms, counted: None }
+    TakeKey {
+        key: KEY.to_owned(),
+        holder,
+        fingerprint: None,
+        lease_ms,
+        counted: None,
+        seen_expired: None,
+    }
 }
 
 async fn held_by_stranger(keys: &dyn Keys) -> onward::store::KeyLease {

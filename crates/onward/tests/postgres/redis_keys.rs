@@ -89,7 +89,14 @@ mod coded {
 
 fn wish(holder: &str, lease_ms: i64) -> TakeKey {
     let holder = KeyHolder { id: holder.to_owned(), attempt: 1, caller: "test".to_owned() };
-    TakeKey { key: "k".to_owned(), holder, fingerprint: None, lease_ms, counted: None }
+    TakeKey {
+        key: "k".to_owned(),
+        holder,
+        fingerprint: None,
+        lease_ms,
+        counted: None,
+        seen_expired: None,
+    }
 }
 
 async fn server() -> redis::aio::MultiplexedConnection {

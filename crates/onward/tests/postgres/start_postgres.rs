@@ -218,6 +218,8 @@ async fn sql_refuses_what_the_library_refuses() {
         ("invalid_option", format!(r#"'ship', tags => '{{"shop": "{long}"}}'"#)),
         ("invalid_option", format!("'ship', tags => '{}'", serde_json::Value::Object(many))),
         ("payload_too_large", format!(r#"'ship', '"{far}"'"#)),
+        ("not_serializable", "'ship', '[{\"a\": -1e400}]'".to_owned()),
+        ("not_serializable", format!("'ship', '{}'", nested(101))),
         ("key_conflict", "'ship', '2', key => 'k'".to_owned()),
     ];
     for (code, call) in refused {
@@ -231,6 +233,26 @@ async fn sql_refuses_what_the_library_refuses() {
         );
     }
     assert_eq!(onward.list(Query::default()).await.unwrap().runs.len(), 1);
+    for value in ["1e400".to_owned(), nested(101)] {
+        let call = format!("select {name}.signal(gen_random_uuid(), 'go', '{value}')");
+        let error = db.query(&call, &[]).await.unwrap_err();
+        assert!(
+            error.as_db_error().unwrap().message().starts_with("not_serializable"),
+            "{error:?}"
+        );
+    }
+    for value in ["-1.796e308".to_owned(), nested(100)] {
+        db.query_one(&format!("select {name}.start('ship', '{value}')"), &[]).await.unwrap();
+    }
+    let runs = onward.list(Query::default()).await.unwrap().runs;
+    for run in runs {
+        run.input.read::<Value>().unwrap();
+    }
+}
+
+/// So many lists in one another.
+fn nested(depth: usize) -> String {
+    "[".repeat(depth) + &"]".repeat(depth)
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod harness;
 #[path = "../support/seat.rs"]
 mod seat;
 
+mod bad_row;
 mod conformance;
 mod copy;
 mod differential;

@@ -536,6 +536,9 @@ async fn corrupt_schedules_hold_up_none_behind_them() {
     let due = store.due_schedules(None, 32).await.unwrap().schedules;
     let names: Vec<_> = due.iter().map(|schedule| schedule.name.as_str()).collect();
     assert_eq!(names, ["s40"]);
+    let page = store.list_schedules(None, 32).await.unwrap();
+    assert_eq!((&page.schedules, page.more), (&due, false));
+    assert_eq!(page.unreadable.len(), 40);
 }
 
 #[tokio::test]

@@ -165,6 +165,19 @@ async fn a_malformed_key_is_refused_and_nothing_is_started() {
     stage.stop().await;
 }
 
+/// Fails where a payload gets in that most readers cannot hold: the dashboard's, or another language's.
+#[tokio::test]
+async fn an_input_that_no_reader_can_hold_is_refused() {
+    let stage = Stage::open().await;
+    let deep = |depth| (0..depth).fold(json!(1), |inner, _| json!([inner]));
+    let reply = stage.post(RUNS, json!({ "input": deep(101) })).await;
+    assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"));
+    assert_eq!(stage.get("/api/v1/runs").await.json()["items"], json!([]));
+    let reply = stage.post(RUNS, json!({ "input": deep(100) })).await;
+    assert_eq!(reply.status, 201);
+    stage.stop().await;
+}
+
 #[tokio::test]
 async fn a_key_that_is_to_be_refused_is_taken() {
     let stage = Stage::open().await;

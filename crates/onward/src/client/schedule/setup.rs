@@ -193,7 +193,8 @@ impl ScheduleStart {
         // What is due by the old times is not lost when they change.
         let old = schedules.get_schedule(handle.name.clone()).await?;
         if let Some(old) = old.filter(|old| old.spec != setup.spec) {
-            let fired = fire_due(client.store.as_ref(), schedules, old, &client.caller).await;
+            let fired =
+                fire_due(client.store.as_ref(), schedules, old, (now, &client.caller)).await;
             if let Err(error) = fired {
                 tracing::warn!(schedule = %handle.name, %error, "its last times were not fired");
             }

@@ -201,6 +201,7 @@ where
             fingerprint: keyed.fingerprint,
             lease_ms: millis(lease),
             counted: keyed.counted,
+            seen_expired: None,
         };
         Some((asked.leaf, wish))
     }

@@ -99,7 +99,7 @@ impl Schedules for CodedStore {
     fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage> {
         Box::pin(async move {
             let page = self.inner_schedules()?.list_schedules(after, limit).await?;
-            Ok(SchedulePage { schedules: self.open_schedules(page.schedules), more: page.more })
+            Ok(SchedulePage { schedules: self.open_schedules(page.schedules), ..page })
         })
     }
 

@@ -261,7 +261,7 @@ pub(super) fn whole_run(whole: &mut WholeRun, visit: &mut dyn Visit) {
 }
 
 pub(super) fn take_key(take: &mut TakeKey, visit: &mut dyn Visit) {
-    let TakeKey { fingerprint, key: _, holder: _, lease_ms: _, counted: _ } = take;
+    let TakeKey { fingerprint, key: _, holder: _, lease_ms: _, counted: _, seen_expired: _ } = take;
     if let Some(fingerprint) = fingerprint {
         visit.fingerprint(fingerprint);
     }

@@ -10,7 +10,7 @@ use super::claim::{Place, fits, place};
 use super::*;
 use crate::limits::QUEUES_MAX;
 use crate::store::limited::{
-    Choice, Granted, Limited, Site, choose as choose_one, in_places, rate_end,
+    Choice, Granted, Limited, Site, Within, choose as choose_one, in_places, rate_end,
 };
 use crate::store::queues::{self, Change, earlier};
 use crate::{Queue, QueueCounts, QueueUse};
@@ -140,8 +140,7 @@ impl State {
         let lane_running = self.running_in(name).filter(|run| run.lane.as_deref() == lane);
         let lane_running = lane.map_or(0, |_| lane_running.count() as u64);
         let rate_until = queue.limits.rate.and_then(|rate| {
-            let begin = Timestamp::from_millis(now.as_millis().saturating_sub(rate.period_ms));
-            let granted = self.granted_after(name, begin);
+            let granted = self.granted(name, Within::period(now, rate.period_ms));
             let full = granted.count >= u64::from(rate.count);
             granted.first_at.filter(|_| full).map(|first| rate_end(first, rate.period_ms))
         });
@@ -154,10 +153,10 @@ impl State {
         })
     }
 
-    fn granted_after(&self, queue: &str, time: Timestamp) -> Granted {
-        let first = Bound::Excluded((queue.to_owned(), time));
-        let grants = self.grants.range((first, Bound::Unbounded));
-        let mut grants = grants.take_while(|((name, _), _)| name == queue).peekable();
+    fn granted(&self, queue: &str, within: Within) -> Granted {
+        let first = Bound::Excluded((queue.to_owned(), within.after));
+        let last = Bound::Included((queue.to_owned(), within.until));
+        let mut grants = self.grants.range((first, last)).peekable();
         let first_at = grants.peek().map(|((_, at), _)| *at);
         Granted { count: grants.map(|(_, count)| count).sum(), first_at }
     }
@@ -207,8 +206,8 @@ impl Site for Seen<'_> {
         Ok(running.filter(|run| run.lane.as_deref() == Some(lane)).count() as u64)
     }
 
-    fn granted_after(&mut self, time: Timestamp) -> Result<Granted, Infallible> {
-        Ok(self.state.granted_after(self.queue, time))
+    fn granted(&mut self, within: Within) -> Result<Granted, Infallible> {
+        Ok(self.state.granted(self.queue, within))
     }
 
     fn first(&mut self, mode: ClaimMode, limit: usize) -> Result<Vec<Run>, Infallible> {
@@ -297,8 +296,8 @@ pub(super) fn note(
             limited.last_lane = Some(run.lane.clone().unwrap_or_default());
         }
         if let Some(rate) = limited.queue.limits.rate {
-            let over = now.as_millis().saturating_sub(rate.period_ms);
-            state.grants.retain(|(queue, at), _| *queue != run.queue || at.as_millis() > over);
+            let within = Within::period(now, rate.period_ms);
+            state.grants.retain(|(queue, at), _| *queue != run.queue || within.contains(*at));
             *state.grants.entry((run.queue.clone(), now)).or_default() += 1;
         }
     }

@@ -32,7 +32,7 @@ impl Schedules for MemoryStore {
             let mut page: Vec<_> = state.schedules_after(after).take(limit + 1).cloned().collect();
             let more = page.len() > limit;
             page.truncate(limit);
-            Ok(SchedulePage { schedules: page, more })
+            Ok(SchedulePage { schedules: page, unreadable: Vec::new(), more })
         })
     }
 
@@ -46,7 +46,7 @@ impl Schedules for MemoryStore {
             let schedules = found.cloned().collect();
             let times = state.schedules.values().filter(live).filter_map(|it| it.next_at);
             let next_at = times.filter(|next_at| *next_at > now).min();
-            Ok(DueSchedules { schedules, next_at })
+            Ok(DueSchedules { schedules, next_at, now })
         })
     }
 

@@ -42,7 +42,7 @@ impl StepKeys {
     }
 
     fn take_fresh(&mut self, take: &TakeKey, now: Timestamp) -> KeyAnswer {
-        let over = self.keys.values().filter(|row| !row.key.is_live(now));
+        let over = self.keys.values().filter(|row| row.key.is_over(now));
         let over: Vec<_> = over.take(KEY_PURGE_BATCH).map(|row| row.key.key.clone()).collect();
         over.iter().for_each(|key| drop(self.keys.remove(key)));
         self.last_token += 1;

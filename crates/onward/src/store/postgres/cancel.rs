@@ -117,7 +117,7 @@ pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
     if let Some(parent) = &row.run.parent
-        && let Some(parent) = tx.read(parent.run).await?
+        && let Some(parent) = tx.read_readable(parent.run).await?
     {
         rules::limit_retried(&mut row.run, &parent.run);
     }

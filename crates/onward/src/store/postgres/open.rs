@@ -37,6 +37,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0017_late.sql"),
     include_str!("migrations/0018_server.sql"),
     include_str!("migrations/0019_keyed.sql"),
+    include_str!("migrations/0020_grants_ahead.sql"),
 ];
 
 /// The oldest server that the store's statements are for, as a server numbers its version.
@@ -47,6 +48,7 @@ const SERVER_MIN: u32 = 140_000;
 /// quarter of a second of the server's time.
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/now.sql"),
+    include_str!("sql/json.sql"),
     include_str!("sql/fence.sql"),
     include_str!("sql/server.sql"),
     include_str!("sql/wake.sql"),

@@ -153,6 +153,16 @@ async fn import_one(tx: &mut Tx, import: &ImportQueue) -> Result<QueueImported, 
 
 /// A row of `queue.sql`.
 fn queue(row: &PgRow) -> Result<Queue, Fault> {
+    match read(row) {
+        Err(Fault::Data(source)) => {
+            let name = row.try_get(0).map_err(Fault::data)?;
+            Ok(queues::unreadable(name, &source))
+        }
+        read => read,
+    }
+}
+
+fn read(row: &PgRow) -> Result<Queue, Fault> {
     let mut columns = Columns { row, next: 0 };
     let name = columns.take()?;
     let mut number = || {

@@ -17,7 +17,7 @@ use super::start;
 use super::turn;
 use super::tx::{Param, Session, Tx};
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
-use crate::store::schedules::{self, Overlapping};
+use crate::store::schedules::{self, Overlapping, Reading};
 use crate::store::{
     DueSchedules, Error, Fire, Fired, ImportSchedule, NewRun, Occurred, PutSchedule, Resume,
     ScheduleImported, SchedulePage,
@@ -61,52 +61,41 @@ pub(super) async fn list(
     after: Option<String>,
     most: usize,
 ) -> Result<SchedulePage, Fault> {
-    let most = most.clamp(1, PAGE_ROWS_MAX);
     let mut session = Session::open(&shared).await?;
-    let after = after.unwrap_or_default();
-    let params: [Param<'_>; 2] = [(&after, Type::TEXT), (&limit(most + 1), Type::INT8)];
-    let rows = session.rows(LIST, &params).await?;
-    let mut schedules = rows.iter().map(schedule).collect::<Result<Vec<_>, _>>()?;
-    let more = schedules.len() > most;
-    schedules.truncate(most);
-    Ok(SchedulePage { schedules, more })
+    let mut reading = Reading::new(after, most.clamp(1, PAGE_ROWS_MAX) + 1);
+    loop {
+        let (after, most) = reading.next();
+        let params: [Param<'_>; 2] = [(&after, Type::TEXT), (&limit(most), Type::INT8)];
+        let rows = session.rows(LIST, &params).await?;
+        if !reading.take(rows.iter().map(named).collect::<Result<_, _>>()?) {
+            return Ok(reading.page());
+        }
+    }
 }
 
-/// The schedules whose time has come. One that cannot be read is left out: it must not hold up the
-/// others.
+/// The schedules whose time has come, all judged at one moment.
 pub(super) async fn due(
     shared: Arc<Shared>,
     after: Option<String>,
     most: usize,
 ) -> Result<DueSchedules, Fault> {
-    let now = shared.clock.given();
     let mut session = Session::open(&shared).await?;
-    let (mut after, most) = (after.unwrap_or_default(), limit(most.clamp(1, SCHEDULES_DUE_MAX)));
-    let mut due = DueSchedules::default();
-    // A page of those that cannot be read must not hold up those behind.
+    let now = session.now().await?;
+    let mut reading = Reading::new(after, most.clamp(1, SCHEDULES_DUE_MAX));
     loop {
+        let (after, most) = reading.next();
         let params: [Param<'_>; 3] =
-            [(&now, Type::INT8), (&after, Type::TEXT), (&most, Type::INT8)];
+            [(&now.as_millis(), Type::INT8), (&after, Type::TEXT), (&limit(most), Type::INT8)];
         let rows = session.rows(DUE, &params).await?;
-        let is_last = rows.len() < SCHEDULES_DUE_MAX.min(usize::try_from(most).unwrap_or(0));
-        for row in rows {
-            after = row.try_get("name").map_err(Fault::data)?;
-            match schedule(&row) {
-                Ok(schedule) => due.schedules.push(schedule),
-                Err(Fault::Data(error)) => {
-                    tracing::warn!(schedule = after, %error, "a schedule cannot be read, and does not fire");
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        if is_last || !due.schedules.is_empty() {
+        if !reading.take(rows.iter().map(named).collect::<Result<_, _>>()?) {
             break;
         }
     }
-    let next = session.first(include_str!("sql/schedule_next.sql"), &[(&now, Type::INT8)]).await?;
+    let params: [Param<'_>; 1] = [(&now.as_millis(), Type::INT8)];
+    let next = session.first(include_str!("sql/schedule_next.sql"), &params).await?;
     let next: Option<i64> = next.map_or(Ok(None), |row| row.try_get(0)).map_err(Fault::data)?;
-    due.next_at = next.map(Timestamp::from_millis);
-    Ok(due)
+    let next_at = next.map(Timestamp::from_millis);
+    Ok(DueSchedules { schedules: reading.schedules(), next_at, now })
 }
 
 /// Starts the runs of some times, and moves the next time on.
@@ -324,6 +313,18 @@ impl<'a> Written<'a> {
             (&self.latest_key, Type::TEXT),
             (&self.schedule.lane, Type::TEXT),
         ]
+    }
+}
+
+/// A row of `schedule.sql` with its name. One that cannot be read must not hold up the others.
+fn named(row: &PgRow) -> Result<(String, Option<Schedule>), Fault> {
+    let name: String = row.try_get("name").map_err(Fault::data)?;
+    match schedule(row) {
+        Err(Fault::Data(error)) => {
+            tracing::warn!(schedule = name, %error, "a schedule cannot be read, and does not fire");
+            Ok((name, None))
+        }
+        read => Ok((name, Some(read?))),
     }
 }
 

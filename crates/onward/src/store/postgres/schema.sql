@@ -351,6 +351,8 @@ function fence(workers uuid[]) returns void;
 
 function fence_key(worker uuid) returns bigint;
 
+function held(value jsonb) returns jsonb;
+
 function leave(p_now bigint, p_worker uuid) returns uuid[];
 
 function moved(workers uuid[]) returns uuid[];

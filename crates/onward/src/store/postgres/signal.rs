@@ -115,13 +115,11 @@ pub(super) async fn inbox(shared: Arc<Shared>, run: RunId, after: u64) -> Result
     let mut columns = Columns { row: first, next: 0 };
     let wakes = u64::try_from(columns.take::<i64>()?).map_err(Fault::data)?;
     let (cancel_asked, paused) = (columns.take()?, columns.take()?);
-    let mut signals = Vec::new();
-    for row in &rows {
-        if row.try_get::<_, Option<i64>>(3).map_err(Fault::data)?.is_some() {
-            signals.push(read(&mut Columns { row, next: 3 })?);
-        }
-    }
-    Ok(Inbox { wakes, cancel_asked, paused, signals })
+    let mut inbox = Inbox { wakes, cancel_asked, paused, signals: Vec::new() };
+    // One row is there for the marks alone.
+    let is_signal = |row: &&PgRow| !matches!(row.try_get::<_, Option<i64>>(3), Ok(None));
+    inbox.add(rows.iter().filter(is_signal).map(|row| read(&mut Columns { row, next: 3 })));
+    Ok(inbox)
 }
 
 /// A signal, with its run in the last column.

@@ -118,7 +118,8 @@ pub(super) async fn ask_late_children_again(tx: &mut Tx, run: RunId) -> Result<(
     let params: [Param<'_>; 2] = [(&id, Type::UUID), (&limit, Type::INT4)];
     for failed in tx.rows(include_str!("sql/retry_late.sql"), &params).await? {
         let step: String = failed.try_get(0).map_err(Fault::data)?;
-        let child = tx.locked(run_id(failed.try_get(1).map_err(Fault::data)?)).await?;
+        let child = run_id(failed.try_get(1).map_err(Fault::data)?);
+        let child = tx.locked_readable(child).await?;
         if child.is_some_and(|child| rules::ran_out_of_time(&child.run)) {
             ask_child_again(tx, run, &step).await?;
         }
@@ -145,7 +146,7 @@ pub(super) async fn ask_child_again(tx: &mut Tx, run: RunId, step: &str) -> Resu
     let recorded_as: String = told.try_get(1).map_err(Fault::data)?;
     let child: String = told.try_get(2).map_err(Fault::data)?;
     let child = match child.parse::<RunId>() {
-        Ok(child) => tx.locked(child).await?,
+        Ok(child) => tx.locked_readable(child).await?,
         Err(_) => None,
     };
     let Some(mut child) = child else { return Ok(()) };

@@ -12,8 +12,9 @@ use super::row::{Columns, limit, signed, small};
 use super::tx::{Param, Session, Tx, transact};
 use super::{Answer, PostgresStore, Shared};
 use crate::Timestamp;
+use crate::clock::millis;
 use crate::json::Fingerprint;
-use crate::limits::{DUPLICATES_KEPT_MAX, KEY_PURGE_BATCH, PAGE_ROWS_MAX};
+use crate::limits::{DUPLICATES_KEPT_MAX, KEY_HELD_KEEP, KEY_PURGE_BATCH, PAGE_ROWS_MAX};
 use crate::store::column;
 use crate::store::step_key::{
     Settling, Taking, after, importing, is_held, settling, taking, topic,
@@ -114,7 +115,9 @@ async fn take_fresh(
 ) -> Result<KeyAnswer, Fault> {
     drop_row(tx, row).await?;
     let purge = i64::try_from(KEY_PURGE_BATCH).unwrap_or(i64::MAX);
-    let params: [Param<'_>; 2] = [(&tx.now.as_millis(), Type::INT8), (&purge, Type::INT8)];
+    let held = after(tx.now, -millis(KEY_HELD_KEEP)).as_millis();
+    let params: [Param<'_>; 3] =
+        [(&tx.now.as_millis(), Type::INT8), (&purge, Type::INT8), (&held, Type::INT8)];
     for row in tx.rows(include_str!("sql/key_over.sql"), &params).await? {
         drop_key(tx, &row.try_get::<_, String>(0).map_err(Fault::data)?).await?;
     }

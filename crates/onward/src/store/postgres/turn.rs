@@ -3,9 +3,11 @@
 //! Owns: who waits for whom when a run joins a line, ends, or goes on as another. Never decides whether
 //! a run has to wait; `rules` and `schedules` do.
 
+use tokio_postgres::types::Type;
+
 use super::fault::{AGAIN_MAX, Fault};
-use super::row::Row;
-use super::tx::Tx;
+use super::row::{Row, run_uuid};
+use super::tx::{Param, Tx};
 use crate::RunId;
 use crate::store::rules::{self, InLine};
 
@@ -18,7 +20,7 @@ pub(super) async fn join(tx: &mut Tx, ahead: RunId, run: RunId) -> Result<Option
     tx.save(&row).await?;
     tx.changed(ahead);
     if let Some(id) = next {
-        let row = tx.locked(id).await?;
+        let row = tx.locked_readable(id).await?;
         let waits = |row: &Row| rules::behind(row.run.waits_for.as_ref()) == Some(ahead);
         next = row.filter(waits).map(|row| row.run.id);
     }
@@ -33,7 +35,7 @@ pub(super) async fn move_behind(
     ahead: RunId,
 ) -> Result<(), Fault> {
     let Some(id) = run else { return Ok(()) };
-    if let Some(mut row) = tx.locked(id).await?
+    if let Some(mut row) = tx.locked_readable(id).await?
         && rules::move_behind(&mut row.run, ahead)
     {
         tx.save(&row).await?;
@@ -50,13 +52,11 @@ pub(super) async fn leave(
 ) -> Result<(), Fault> {
     let Some(id) = next else { return Ok(()) };
     if let Some(ahead) = ahead {
-        if let Some(mut row) = tx.locked(ahead).await? {
-            row.run.successor = Some(id);
-            tx.save(&row).await?;
-        }
+        let params: [Param<'_>; 2] = [(&run_uuid(ahead), Type::UUID), (&run_uuid(id), Type::UUID)];
+        tx.rows(include_str!("sql/turn_successor.sql"), &params).await?;
         return move_behind(tx, next, ahead).await;
     }
-    if let Some(mut row) = tx.locked(id).await?
+    if let Some(mut row) = tx.locked_readable(id).await?
         && rules::take_turn(&mut row.run, tx.now)
     {
         tx.save(&row).await?;
@@ -67,16 +67,16 @@ pub(super) async fn leave(
 }
 
 /// The run by which to judge whether the line of `latest` is free. Whoever looked for it held no lock, so it
-/// may have gone on as another until it was locked here.
+/// may have gone on as another until it was locked here. One that cannot be read holds up nobody.
 pub(super) async fn last(tx: &mut Tx, latest: RunId) -> Result<Option<Row>, Fault> {
-    let Some(mut latest) = tx.locked(latest).await? else { return Ok(None) };
+    let Some(mut latest) = tx.locked_readable(latest).await? else { return Ok(None) };
     for _ in 0..AGAIN_MAX {
         let Some(next) = latest.run.continued_as else { break };
-        let Some(next) = tx.locked(next).await? else { break };
+        let Some(next) = tx.locked_readable(next).await? else { break };
         latest = next;
     }
     let Some(ahead) = latest.run.notes.ended_behind else { return Ok(Some(latest)) };
-    let Some(mut ahead) = tx.locked(ahead).await? else { return Ok(Some(latest)) };
+    let Some(mut ahead) = tx.locked_readable(ahead).await? else { return Ok(Some(latest)) };
     Ok(Some(match rules::stands_for(&latest.run, ahead.run.clone()) {
         Some(run) => {
             ahead.run = run;

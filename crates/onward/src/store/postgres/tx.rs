@@ -229,6 +229,17 @@ async fn once<T>(
     }
 }
 
+/// Nothing has gone wrong in the transaction: the row came, and is not one.
+fn readable(run: RunId, found: Result<Option<Row>, Fault>) -> Result<Option<Row>, Fault> {
+    match found {
+        Err(Fault::Data(source)) => {
+            tracing::warn!(%run, %source, "a run that cannot be read is passed over");
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
 impl Tx {
     async fn begin(shared: &Arc<Shared>, begin: &'static str) -> Result<Self, Fault> {
         let mut conn = shared.pool.get().await?;
@@ -311,6 +322,17 @@ impl Tx {
         let id = run_uuid(run);
         let found = self.first(row::RUN_LOCKED, &[(&id, Type::UUID)]).await?;
         found.as_ref().map(row::row).transpose()
+    }
+
+    /// As `locked`, for what is done about another run: one that cannot be read counts as none, so that it
+    /// harms only itself.
+    pub(super) async fn locked_readable(&self, run: RunId) -> Result<Option<Row>, Fault> {
+        readable(run, self.locked(run).await)
+    }
+
+    /// As `read`, for what is done about another run.
+    pub(super) async fn read_readable(&self, run: RunId) -> Result<Option<Row>, Fault> {
+        readable(run, self.read(run).await)
     }
 
     /// Writes a locked run back.

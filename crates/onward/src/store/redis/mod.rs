@@ -20,8 +20,8 @@ use ::redis::{Client, RedisError, Script};
 use self::field::{Read, fields, line};
 use super::step_key::{Settling, Taking, after, importing, is_held, settling, taking};
 use super::*;
-use crate::clock::Clock;
-use crate::limits::{DUPLICATES_KEPT_MAX, PAGE_ROWS_MAX};
+use crate::clock::{Clock, millis};
+use crate::limits::{DUPLICATES_KEPT_MAX, KEY_HELD_KEEP, PAGE_ROWS_MAX};
 use crate::{Code, Timestamp};
 
 /// What the names of keys begin with, unless told otherwise.
@@ -341,8 +341,8 @@ fn server_ttl(row: &StepKey, now: Timestamp) -> String {
         None => String::new(),
         Some(until) => {
             let left = until.as_millis().saturating_sub(now.as_millis()).max(1);
-            let spare = if row.state == KeyState::Held { 2 } else { 1 };
-            left.saturating_mul(spare).to_string()
+            let spare = if row.state == KeyState::Held { millis(KEY_HELD_KEEP) } else { 0 };
+            left.saturating_add(spare).to_string()
         }
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
     rules::retry(&mut row.run, tx.now);
     row.ticket = None;
     if let Some(parent) = &row.run.parent
-        && let Some(parent) = row::by_id(tx.conn, parent.run)?
+        && let Some(parent) = row::readable(tx.conn, parent.run)?
     {
         rules::limit_retried(&mut row.run, &parent.run);
     }

@@ -10,7 +10,9 @@ use super::fault::Fault;
 use super::row::{self, worker_blob};
 use super::tx::Tx;
 use crate::Timestamp;
-use crate::store::limited::{Choice, Granted, Limited, Site, choose as choose_one, in_places};
+use crate::store::limited::{
+    Choice, Granted, Limited, Site, Within, choose as choose_one, in_places,
+};
 use crate::store::{Claim, ClaimMode, Claimed};
 
 /// A run that a claim may take.
@@ -81,8 +83,8 @@ impl Site for Seen<'_, '_> {
         Ok(running?.unwrap_or_default())
     }
 
-    fn granted_after(&mut self, time: Timestamp) -> Result<Granted, Fault> {
-        granted_after(self.tx.conn, self.queue, time)
+    fn granted(&mut self, within: Within) -> Result<Granted, Fault> {
+        granted(self.tx.conn, self.queue, within)
     }
 
     fn first(&mut self, mode: ClaimMode, limit: usize) -> Result<Vec<Chosen>, Fault> {
@@ -130,13 +132,13 @@ impl Site for Seen<'_, '_> {
     }
 }
 
-/// What was granted of a queue after a time.
-pub(super) fn granted_after(
+/// What was granted of a queue within a time.
+pub(super) fn granted(
     conn: &rusqlite::Connection,
     queue: &str,
-    time: Timestamp,
+    within: Within,
 ) -> Result<Granted, Fault> {
-    let params = params![queue, time.as_millis()];
+    let params = params![queue, within.after.as_millis(), within.until.as_millis()];
     let granted = row::first(conn, include_str!("sql/claim_granted.sql"), params, |row| {
         let first_at = row.get::<_, Option<i64>>(1)?.map(Timestamp::from_millis);
         Ok(Granted { count: count(row, 0)?, first_at })
@@ -190,8 +192,9 @@ pub(super) fn note(
         let name = &limited.queue.name;
         let mine: Vec<_> = taken.iter().filter(|claimed| claimed.run.queue == *name).collect();
         if let Some(rate) = limited.queue.limits.rate {
-            let over = tx.now.as_millis().saturating_sub(rate.period_ms);
-            tx.execute(include_str!("sql/claim_grants_over.sql"), params![name, over])?;
+            let within = Within::period(tx.now, rate.period_ms);
+            let params = params![name, within.after.as_millis(), within.until.as_millis()];
+            tx.execute(include_str!("sql/claim_grants_over.sql"), params)?;
             for _ in &mine {
                 let params = params![name, tx.now.as_millis()];
                 tx.execute(include_str!("sql/claim_grant.sql"), params)?;

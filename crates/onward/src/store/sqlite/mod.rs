@@ -390,12 +390,12 @@ impl Schedules for SqliteStore {
     }
 
     fn list_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, SchedulePage> {
-        self.people.look(move |conn| schedules::list(conn, after.as_deref(), limit))
+        self.people.look(move |conn| schedules::list(conn, after, limit))
     }
 
     fn due_schedules(&self, after: Option<String>, limit: usize) -> Answer<'_, DueSchedules> {
         let now = self.clock.now();
-        self.readers.look(move |conn| schedules::due(conn, after.as_deref(), limit, now))
+        self.readers.look(move |conn| schedules::due(conn, after, limit, now))
     }
 
     fn fire_schedule(&self, fire: Fire) -> Answer<'_, Fired> {

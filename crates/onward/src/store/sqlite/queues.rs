@@ -9,11 +9,11 @@ use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::limited::granted_after;
+use super::limited::granted;
 use super::row::{self, Columns, worker_id};
 use super::tx::Tx;
 use crate::limits::{PAGE_ROWS_MAX, QUEUES_MAX};
-use crate::store::limited::{Limited, rate_end};
+use crate::store::limited::{Limited, Within, rate_end};
 use crate::store::queues::{self, Change, earlier};
 use crate::store::{
     Answer, Conflict, Error, ImportQueue, PutQueue, QueueImported, QueuePage, Queues,
@@ -134,6 +134,16 @@ fn save(tx: &Tx<'_>, queue: &Queue) -> Result<(), Fault> {
 
 /// A row of `queue.sql`.
 fn limited(row: &rusqlite::Row<'_>) -> Result<Limited, Fault> {
+    match read(row) {
+        Err(Fault::Data(source)) => {
+            let queue = queues::unreadable(row.get(0)?, &source);
+            Ok(Limited { queue, last_lane: None })
+        }
+        read => read,
+    }
+}
+
+fn read(row: &rusqlite::Row<'_>) -> Result<Limited, Fault> {
     let mut columns = Columns { row, next: 0 };
     let name = columns.take()?;
     let (concurrency, per_worker) = (columns.take()?, columns.take()?);
@@ -200,8 +210,7 @@ fn queue_use(
     };
     let mut rate_until = None;
     if let Some(rate) = queue.limits.rate {
-        let begin = Timestamp::from_millis(now.as_millis().saturating_sub(rate.period_ms));
-        let granted = granted_after(conn, name, begin)?;
+        let granted = granted(conn, name, Within::period(now, rate.period_ms))?;
         let first_at = granted.first_at.filter(|_| granted.count >= u64::from(rate.count));
         rate_until = first_at.map(|first| rate_end(first, rate.period_ms));
     }

@@ -82,6 +82,18 @@ pub(super) fn by_id(conn: &Connection, id: RunId) -> Result<Option<Row>, Fault> 
     first(conn, RUN_BY_ID, [run_blob(id)], row)
 }
 
+/// The run with this id, for what is done about another: one that cannot be read counts as none, so that it
+/// harms only itself.
+pub(super) fn readable(conn: &Connection, id: RunId) -> Result<Option<Row>, Fault> {
+    match by_id(conn, id) {
+        Err(Fault::Data(source)) => {
+            tracing::warn!(run = %id, %source, "a run that cannot be read is passed over");
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
 /// The run with this number.
 pub(super) fn by_no(conn: &Connection, no: i64) -> Result<Option<Row>, Fault> {
     first(conn, RUN_BY_NO, [no], row)

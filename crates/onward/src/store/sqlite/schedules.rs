@@ -6,12 +6,12 @@
 use rusqlite::{Connection, params};
 
 use super::fault::Fault;
-use super::row::{self, Columns, Row, json_text};
+use super::row::{self, Columns, json_text};
 use super::start;
 use super::turn;
 use super::tx::Tx;
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
-use crate::store::schedules::{self, Overlapping};
+use crate::store::schedules::{self, Overlapping, Reading};
 use crate::store::{
     DueSchedules, Error, Fire, Fired, ImportSchedule, NewRun, Occurred, PutSchedule, Resume,
     ScheduleImported, SchedulePage,
@@ -45,49 +45,41 @@ pub(super) fn get(conn: &Connection, name: &str) -> Result<Option<Schedule>, Fau
 /// A page of schedules.
 pub(super) fn list(
     conn: &Connection,
-    after: Option<&str>,
+    after: Option<String>,
     limit: usize,
 ) -> Result<SchedulePage, Fault> {
     let limit = limit.clamp(1, PAGE_ROWS_MAX);
-    let params = params![after.unwrap_or_default(), row::limit(limit + 1)];
-    let mut schedules = row::all(conn, LIST, params, schedule)?;
-    let more = schedules.len() > limit;
-    schedules.truncate(limit);
-    Ok(SchedulePage { schedules, more })
+    let mut reading = Reading::new(after, limit + 1);
+    loop {
+        let (after, limit) = reading.next();
+        let found = row::all(conn, LIST, params![after, row::limit(limit)], named)?;
+        if !reading.take(found) {
+            return Ok(reading.page());
+        }
+    }
 }
 
-/// The schedules whose time has come. One that cannot be read is left out: it must not hold up the
-/// others.
+/// The schedules whose time has come.
 pub(super) fn due(
     conn: &Connection,
-    after: Option<&str>,
+    after: Option<String>,
     limit: usize,
     now: Timestamp,
 ) -> Result<DueSchedules, Fault> {
     let limit = limit.clamp(1, SCHEDULES_DUE_MAX);
-    let read = |row: &rusqlite::Row<'_>| match schedule(row) {
-        Err(Fault::Data(error)) => {
-            tracing::warn!(%error, "a schedule cannot be read, and does not fire");
-            Ok((row.get(0)?, None))
-        }
-        read => read.map(|schedule| (schedule.name.clone(), Some(schedule))),
-    };
-    let (mut after, mut schedules) = (after.unwrap_or_default().to_owned(), Vec::new());
-    // A page of those that cannot be read must not hold up those behind.
+    let mut reading = Reading::new(after, limit);
     loop {
+        let (after, limit) = reading.next();
         let params = params![now.as_millis(), after, row::limit(limit)];
-        let page: Vec<(String, Option<Schedule>)> = row::all(conn, DUE, params, read)?;
-        let is_last = page.len() < limit;
-        page.last().into_iter().for_each(|(last, _)| after.clone_from(last));
-        schedules.extend(page.into_iter().filter_map(|(_, schedule)| schedule));
-        if is_last || !schedules.is_empty() {
+        if !reading.take(row::all(conn, DUE, params, named)?) {
             break;
         }
     }
     let sql = include_str!("sql/schedule_next.sql");
     let next_at =
         row::first(conn, sql, [now.as_millis()], |row| Ok(row.get::<_, Option<i64>>(0)?))?;
-    Ok(DueSchedules { schedules, next_at: next_at.flatten().map(Timestamp::from_millis) })
+    let next_at = next_at.flatten().map(Timestamp::from_millis);
+    Ok(DueSchedules { schedules: reading.schedules(), next_at, now })
 }
 
 /// Starts the runs of some times, and moves the next time on.
@@ -97,7 +89,7 @@ pub(super) fn fire(tx: &mut Tx<'_>, fire: &Fire) -> Result<Fired, Fault> {
         return Ok(Fired::Late);
     }
     let mut latest = match &schedule.latest {
-        Some(latest) => holder(tx, &latest.workflow, &latest.key)?.map(|(row, _)| row.run.id),
+        Some(latest) => holder(tx, &latest.workflow, &latest.key)?.map(|(run, _)| run),
         None => None,
     };
     let mut all = Vec::with_capacity(fire.occurrences.len());
@@ -127,8 +119,8 @@ fn occur(
         && let Some((holder, fingerprint)) = holder(tx, &new.workflow, &key.key)?
     {
         return Ok(match fingerprint == key.fingerprint.0 {
-            true => Occurred::Existing { run: holder.run.id },
-            false => Occurred::Refused { holder: holder.run.id },
+            true => Occurred::Existing { run: holder },
+            false => Occurred::Refused { holder },
         });
     }
     let latest = match latest {
@@ -157,14 +149,15 @@ fn occur(
 }
 
 /// The run that has a key, and the fingerprint that it came with.
-fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<(Row, [u8; 32])>, Fault> {
+fn holder(tx: &Tx<'_>, workflow: &str, key: &str) -> Result<Option<(RunId, [u8; 32])>, Fault> {
     let sql = include_str!("sql/start_key_holder.sql");
     let params = params![workflow, key, tx.now.as_millis()];
     let found = row::first(tx.conn, sql, params, |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?))
     })?;
     let Some((no, fingerprint)) = found else { return Ok(None) };
-    Ok(row::by_no(tx.conn, no)?.map(|row| (row, fingerprint)))
+    let id = row::first(tx.conn, include_str!("sql/run_id.sql"), [no], |row| Ok(row.get(0)?))?;
+    Ok(id.map(|id| (row::run_id(id), fingerprint)))
 }
 
 /// Pauses a schedule.
@@ -241,6 +234,18 @@ fn write<T>(
         latest.map(|latest| &latest.key),
         schedule.lane,
     ])
+}
+
+/// A row of `schedule.sql` with its name. One that cannot be read must not hold up the others.
+fn named(row: &rusqlite::Row<'_>) -> Result<(String, Option<Schedule>), Fault> {
+    let name: String = row.get(0)?;
+    match schedule(row) {
+        Err(Fault::Data(error)) => {
+            tracing::warn!(schedule = name, %error, "a schedule cannot be read, and does not fire");
+            Ok((name, None))
+        }
+        read => Ok((name, Some(read?))),
+    }
 }
 
 /// A row of `schedule.sql`.

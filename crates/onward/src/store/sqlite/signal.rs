@@ -123,7 +123,9 @@ pub(super) fn inbox(conn: &Connection, run: RunId, after: u64) -> Result<Inbox, 
     })?;
     let (no, count, mut inbox) = found.ok_or(Error::NotFound)?;
     if count > signed(after) {
-        inbox.signals = all(conn, no, after)?;
+        let params = params![no, signed(after)];
+        let found = row::all(conn, include_str!("sql/signals.sql"), params, |row| Ok(read(row)))?;
+        inbox.add(found.into_iter());
     }
     Ok(inbox)
 }

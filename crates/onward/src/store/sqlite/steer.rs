@@ -87,7 +87,7 @@ pub(super) fn ask_late_children_again(tx: &mut Tx<'_>, run: i64) -> Result<(), F
             Ok((row.get(0)?, row.get(1)?))
         })?;
     for (step, child) in failed {
-        let child = row::by_id(tx.conn, row::run_id(child))?;
+        let child = row::readable(tx.conn, row::run_id(child))?;
         if child.is_some_and(|child| rules::ran_out_of_time(&child.run)) {
             ask_child_again(tx, run, &step)?;
         }
@@ -110,7 +110,7 @@ pub(super) fn ask_child_again(tx: &mut Tx<'_>, run: i64, step: &str) -> Result<(
         return Ok(());
     };
     let child = match child.parse::<RunId>() {
-        Ok(child) => row::by_id(tx.conn, child)?,
+        Ok(child) => row::readable(tx.conn, child)?,
         Err(_) => None,
     };
     let Some(child) = child else { return Ok(()) };

@@ -12,8 +12,9 @@ use super::tx::Tx;
 use super::writer::Size;
 use super::{Answer, SqliteStore};
 use crate::Timestamp;
+use crate::clock::millis;
 use crate::json::Fingerprint;
-use crate::limits::{DUPLICATES_KEPT_MAX, KEY_PURGE_BATCH, PAGE_ROWS_MAX};
+use crate::limits::{DUPLICATES_KEPT_MAX, KEY_HELD_KEEP, KEY_PURGE_BATCH, PAGE_ROWS_MAX};
 use crate::store::column;
 use crate::store::step_key::{Settling, Taking, after, importing, settling, taking, topic};
 use crate::store::{
@@ -123,7 +124,8 @@ fn take_key(tx: &mut Tx<'_>, take: &TakeKey) -> Result<KeyAnswer, Fault> {
 
 fn take_fresh(tx: &mut Tx<'_>, take: &TakeKey) -> Result<KeyAnswer, Fault> {
     drop_key(tx, &take.key)?;
-    let over = params![tx.now.as_millis(), limit(KEY_PURGE_BATCH)];
+    let held = after(tx.now, -millis(KEY_HELD_KEEP));
+    let over = params![tx.now.as_millis(), limit(KEY_PURGE_BATCH), held.as_millis()];
     let sql = include_str!("sql/key_over.sql");
     for key in row::all(tx.conn, sql, over, |row| Ok(row.get::<_, String>(0)?))? {
         drop_key(tx, &key)?;

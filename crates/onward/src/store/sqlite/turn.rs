@@ -18,7 +18,7 @@ pub(super) fn join(tx: &mut Tx<'_>, ahead: RunId, run: RunId) -> Result<Option<I
     row.save(tx.conn)?;
     tx.changed(ahead);
     if let Some(id) = next {
-        let row = row::by_id(tx.conn, id)?;
+        let row = row::readable(tx.conn, id)?;
         let waits = |row: &Row| rules::behind(row.run.waits_for.as_ref()) == Some(ahead);
         next = row.filter(waits).map(|row| row.run.id);
     }
@@ -29,7 +29,7 @@ pub(super) fn join(tx: &mut Tx<'_>, ahead: RunId, run: RunId) -> Result<Option<I
 /// Lets the run that waits behind one wait behind another.
 pub(super) fn move_behind(tx: &mut Tx<'_>, run: Option<RunId>, ahead: RunId) -> Result<(), Fault> {
     let Some(id) = run else { return Ok(()) };
-    if let Some(mut row) = row::by_id(tx.conn, id)?
+    if let Some(mut row) = row::readable(tx.conn, id)?
         && rules::move_behind(&mut row.run, ahead)
     {
         row.save(tx.conn)?;
@@ -46,13 +46,11 @@ pub(super) fn leave(
 ) -> Result<(), Fault> {
     let Some(id) = next else { return Ok(()) };
     if let Some(ahead) = ahead {
-        if let Some(mut row) = row::by_id(tx.conn, ahead)? {
-            row.run.successor = Some(id);
-            row.save(tx.conn)?;
-        }
+        let params = [row::run_blob(ahead), row::run_blob(id)];
+        tx.execute(include_str!("sql/turn_successor.sql"), params)?;
         return move_behind(tx, next, ahead);
     }
-    if let Some(mut row) = row::by_id(tx.conn, id)?
+    if let Some(mut row) = row::readable(tx.conn, id)?
         && rules::take_turn(&mut row.run, tx.now)
     {
         row.save(tx.conn)?;
@@ -62,11 +60,11 @@ pub(super) fn leave(
     Ok(())
 }
 
-/// The run by which to judge whether the line of `latest` is free.
+/// The run by which to judge whether the line of `latest` is free. One that cannot be read holds up nobody.
 pub(super) fn last(tx: &Tx<'_>, latest: RunId) -> Result<Option<Row>, Fault> {
-    let Some(latest) = row::by_id(tx.conn, latest)? else { return Ok(None) };
+    let Some(latest) = row::readable(tx.conn, latest)? else { return Ok(None) };
     let Some(ahead) = latest.run.notes.ended_behind else { return Ok(Some(latest)) };
-    let Some(mut ahead) = row::by_id(tx.conn, ahead)? else { return Ok(Some(latest)) };
+    let Some(mut ahead) = row::readable(tx.conn, ahead)? else { return Ok(Some(latest)) };
     Ok(Some(match rules::stands_for(&latest.run, ahead.run.clone()) {
         Some(run) => {
             ahead.run = run;

@@ -75,7 +75,8 @@ async fn a_paused_run_takes_no_key() {
         let keys = onward.store().keys().unwrap();
         let holder = KeyHolder { id: "else".to_owned(), attempt: 1, caller: "far".to_owned() };
         let (key, lease_ms) = ("welcome".to_owned(), 60_000);
-        let take = TakeKey { key, holder, fingerprint: None, lease_ms, counted: None };
+        let take =
+            TakeKey { key, holder, fingerprint: None, lease_ms, counted: None, seen_expired: None };
         let KeyAnswer::Held(lease) = keys.take_key(take).await.unwrap() else {
             panic!("it is free")
         };

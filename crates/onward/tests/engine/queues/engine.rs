@@ -144,3 +144,27 @@ async fn what_makes_no_sense_is_refused() {
     }
     assert_eq!(start().lane("").await.unwrap_err().code(), Code::InvalidName);
 }
+
+/// Fails where a key may be free before the throttle or debounce is over: then a second run begins within it.
+#[tokio::test]
+async fn a_key_that_is_kept_too_short_to_gather_starts_is_refused() {
+    let onward = Onward::open("memory:").await.unwrap();
+    let ms = Duration::from_millis;
+    let start = |ttl| onward.start(NAP, &1).key("k").key_ttl(ms(ttl));
+    for (start, says) in [
+        (start(999).throttle(ms(1_000)), "throttle is 1s"),
+        (start(999).debounce(ms(1_000)), "debounce is 1s"),
+        (start(1_000).debounce(ms(1_000)).debounce_max(ms(60_000)), "debounce_max is 60s"),
+    ] {
+        let error = start.await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidOption);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    let many = onward.start_many(NAP, [1, 2]).key(|n| n.to_string()).key_ttl(ms(999));
+    let many = many.throttle(ms(1_000)).await.unwrap();
+    assert_eq!((many.started, many.refused), (0, 2));
+    assert!(many.refusals.iter().all(|refusal| refusal.error.code() == Code::InvalidOption));
+    start(1_000).throttle(ms(1_000)).await.unwrap();
+    start(1_000).debounce(ms(1_000)).await.unwrap();
+    start(60_000).debounce(ms(1_000)).debounce_max(ms(60_000)).await.unwrap();
+}

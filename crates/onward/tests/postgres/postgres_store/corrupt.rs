@@ -174,4 +174,28 @@ async fn corrupt_schedules_hold_up_none_behind_them() {
     let due = store.due_schedules(None, 32).await.unwrap().schedules;
     let names: Vec<_> = due.iter().map(|schedule| schedule.name.as_str()).collect();
     assert_eq!(names, ["t"]);
+    let page = store.list_schedules(None, 32).await.unwrap();
+    assert_eq!((&page.schedules, page.more), (&due, false));
+    assert_eq!(page.unreadable.len(), 40);
+
+    // Page by page, each is named once.
+    raw.batch_execute(
+        "update schedules set spec = (select spec from schedules where name = 't')
+                       where name in ('s05', 's20', 's30')",
+    )
+    .await
+    .unwrap();
+    let (mut after, mut names, mut unreadable) = (None, Vec::new(), Vec::new());
+    loop {
+        let page = store.list_schedules(after.take(), 2).await.unwrap();
+        names.extend(page.schedules.into_iter().map(|schedule| schedule.name));
+        unreadable.extend(page.unreadable);
+        if !page.more {
+            break;
+        }
+        after = names.last().cloned();
+    }
+    assert_eq!(names, ["s05", "s20", "s30", "t"]);
+    assert_eq!(unreadable.len(), 37);
+    assert!(unreadable.is_sorted_by(|a, b| a < b), "{unreadable:?}");
 }

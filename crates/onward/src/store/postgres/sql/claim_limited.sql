@@ -23,7 +23,12 @@ begin
     end if;
     per_lane := v_queue.per_lane;
     last_lane := v_queue.last_lane;
-    if v_queue.paused_at is not null then
+    -- Limits that are none may be any: a queue whose row is damaged gives nothing, and holds up no other.
+    if v_queue.paused_at is not null
+        or least(
+            v_queue.concurrency, v_queue.per_worker, v_queue.per_lane, v_queue.rate_count,
+            v_queue.rate_period_ms
+        ) < 0 then
         room := 0;
         return next;
         return;
@@ -47,7 +52,9 @@ begin
         v_now := onward.now_ms(p_now);
         select coalesce(sum(g.count), 0), min(g.at) into v_count, v_first
         from onward.grants g
-        where g.queue = p_queue and g.at > v_now - v_queue.rate_period_ms;
+        where g.queue = p_queue and g.at > v_now - v_queue.rate_period_ms
+            -- What is further ahead was granted before the clock was set back.
+            and g.at <= v_now + v_queue.rate_period_ms;
         if v_count >= v_queue.rate_count then
             look_at := v_first + v_queue.rate_period_ms;
         end if;
@@ -246,7 +253,11 @@ begin
         end if;
         if v_queue.rate_count is not null then
             delete from onward.grants g
-            where g.queue = v_queue.name and g.at <= v_now - v_queue.rate_period_ms;
+            where g.queue = v_queue.name
+                and (
+                    g.at <= v_now - v_queue.rate_period_ms
+                    or g.at > v_now + v_queue.rate_period_ms
+                );
             insert into onward.grants (queue, at, count)
             values (v_queue.name, v_now, v_count)
             on conflict (queue, at) do update

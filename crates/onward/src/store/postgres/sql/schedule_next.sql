@@ -2,4 +2,4 @@
 select min(next_at)
 from onward.schedules
 where paused_at is null
-    and next_at > (select onward.now_ms($1))
+    and next_at > $1

@@ -171,6 +171,7 @@ begin
         raise exception 'payload_too_large: the value is null or larger than 2 MiB of JSON'
         using errcode = 'OW006', hint = 'a signal without a value carries the JSON null';
     end if;
+    perform onward.held(value);
     if name !~ '^[A-Za-z0-9_.:/ -]{1,128}$' or name like ' %' or name like '% ' then
         raise exception 'invalid_name: from SQL a signal is named with letters, digits and _.:/-'
         using errcode = 'OW006';

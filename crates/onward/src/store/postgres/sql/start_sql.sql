@@ -206,6 +206,7 @@ create or replace function onward.start(
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
     v_started record;
+    v_held jsonb := onward.held(input);
     v_fingerprint bytea;
 begin
     perform onward.check_name('workflow', workflow, 128);

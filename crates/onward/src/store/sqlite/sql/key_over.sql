@@ -1,6 +1,8 @@
--- Keys whose time is over, a few of them.
+-- Keys whose time is over, and holds that are over for so long that their holder is gone: a few of
+-- them.
 select key
 from onward_step_keys
 where until <= ?1
+    and (state <> 'held' or until <= ?3)
 order by until
 limit ?2

@@ -1,0 +1,2 @@
+-- Nothing of its own: functions are written anew. Grants that are further ahead than their period do not
+-- count, and starts and signals from SQL refuse what the library cannot read back.
