@@ -36,6 +36,20 @@ async fn assert_failed_late(stage: &Stage, run: RunId) {
     assert_eq!((run.due_at, run.waits_for, run.paused_at), (None, None, None));
 }
 
+/// A run that failed before anybody took it, and is retried, has had no attempt.
+pub async fn late_run_that_never_began_has_no_attempt(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(timed()).await;
+    stage.pass(TIMEOUT_MS);
+    worker.sweep().await;
+    assert_failed_late(stage, run).await;
+    stage.store.retry(run).await.unwrap();
+    let lease = worker.take(run).await;
+    stage.settle(lease, End::Released).await.unwrap();
+    let builds: Vec<u32> = worker.take_whole(run).await.builds.into_keys().collect();
+    assert_eq!(builds, [lease.attempt]);
+}
+
 /// A run that nobody serves fails at its deadline, and not before.
 pub async fn late_run_that_nobody_serves_fails(stage: &Stage) {
     let worker = stage.worker().await;

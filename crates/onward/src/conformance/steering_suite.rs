@@ -94,6 +94,7 @@ macro_rules! steering_conformance_suite {
                 late_run_that_nobody_serves_fails
                 late_run_with_nothing_to_undo_fails
                 late_run_that_is_retried_knows_no_settle_of_a_lost_attempt
+                late_run_that_never_began_has_no_attempt
                 late_run_that_is_held_is_left_to_its_holder
                 late_run_with_something_to_undo_waits_for_a_worker
                 late_run_on_its_way_back_waits_as_it_does

@@ -100,8 +100,11 @@ pub(super) async fn retry_row(tx: &mut Tx, row: &mut Row) -> Result<(), Fault> {
         return Ok(());
     }
     if row.run.state == RunState::Failed {
-        // The finished row was the trace of the attempt that ended the run.
-        keep_trace(tx, row, Some(Settled::AsSaid)).await?;
+        // The finished row was the trace of the attempt that ended the run. One that ran out of time before
+        // anybody took it has had none.
+        if row.run.attempt > 0 {
+            keep_trace(tx, row, Some(Settled::AsSaid)).await?;
+        }
         tx.rows(include_str!("sql/retry_output.sql"), &[(&id, Type::UUID)]).await?;
     }
     let failed_step = row.failed_step.take();

@@ -77,8 +77,11 @@ pub(super) fn retry_row(tx: &mut Tx<'_>, mut row: Row) -> Result<(), Fault> {
         return Ok(());
     }
     if row.run.state == RunState::Failed {
-        // The finished row was the trace of the attempt that ended the run.
-        keep_trace(tx, &row, Some(Settled::AsSaid))?;
+        // The finished row was the trace of the attempt that ended the run. One that ran out of time before
+        // anybody took it has had none.
+        if row.run.attempt > 0 {
+            keep_trace(tx, &row, Some(Settled::AsSaid))?;
+        }
         tx.execute(include_str!("sql/retry_output.sql"), [row.no])?;
     }
     let failed_step = row.failed_step.take();
