@@ -11,19 +11,19 @@ use super::stage::{LEASE_SHORT, Plan, Stage, in_time, until};
 /// Makes the first record of this database take a long time, between its insert, when the lease has
 /// been looked at, and its commit. A sequence, since nobody waits for one.
 const SLOW: &str = "
-create sequence slow;
-create function slow() returns trigger language plpgsql as $$
+create sequence public.slow;
+create function public.slow() returns trigger language plpgsql as $$
 begin
-    if nextval('slow') = 1 then
+    if nextval('public.slow') = 1 then
         perform pg_sleep(4);
     end if;
     return null;
 end
 $$;
 create trigger slow after insert on onward.records
-for each row execute function slow();";
+for each row execute function public.slow();";
 
-const BEGUN: &str = "select from slow where is_called";
+const BEGUN: &str = "select from public.slow where is_called";
 const COMMITTED: &str = "select from onward.records where attempt = 1";
 
 /// Lets whoever takes over not wait.
