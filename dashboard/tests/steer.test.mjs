@@ -159,9 +159,9 @@ test("a schedule is paused, resumed and triggered from its page", () => at("sche
   };
   await until("its next five times are shown", async () => (await page.locator(".times li").count()) === 5);
   await confirm("Pause");
-  await page.getByText("its times pass without a run").waitFor();
+  await page.getByText(": its times pass without a run.").waitFor();
   await confirm("Resume");
-  await page.getByText("its times pass without a run").waitFor({ state: "detached" });
+  await page.getByText(": its times pass without a run.").waitFor({ state: "detached" });
   await confirm("Trigger");
   await until("a run was started", async () => (await stage.api("GET", "runs?workflow=echo&tag=schedule:nightly-report")).body.items.length === 1);
 }));

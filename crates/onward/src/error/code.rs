@@ -220,7 +220,8 @@ codes! {
     StepIdTaken = "step_id_taken", false,
         "Two steps of one run have the same explicit id. Make the ids differ.";
     AmbiguousOrder = "ambiguous_order", false,
-        "Two branches of select! or join! do the same in an order that a replay may change.";
+        "Two branches of select! or join! use the same name, so a replay may swap their results. Give each \
+         step, sleep or child an id of its own.";
     StepOutsideRun = "step_outside_run", false,
         "A step was polled outside its run, as in tokio::spawn. Use join! or join_all instead.";
     StepNested = "step_nested", false,
