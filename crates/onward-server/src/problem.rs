@@ -143,6 +143,7 @@ pub(crate) fn status(code: Code) -> StatusCode {
         Code::StoreUnavailable
         | Code::StoreLocked
         | Code::StoreFull
+        | Code::StoreReplaced
         | Code::LeaseLost
         | Code::PayloadUnreadable => StatusCode::SERVICE_UNAVAILABLE,
         Code::NotSupported

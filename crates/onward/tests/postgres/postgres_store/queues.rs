@@ -131,6 +131,6 @@ async fn a_worker_does_not_spin_while_somebody_holds_a_queued_run() {
     let made = commits(&stage).await - before;
     let seconds = begun.elapsed().as_secs_f64();
     let_go(&raw).await;
-    // Without a pause it was hundreds in each.
-    assert!(made as f64 <= 80.0 * seconds, "{made} transactions in {seconds:.1} seconds");
+    // Without a pause it was 740 in each. What counts them here makes some itself.
+    assert!(made as f64 <= 200.0 * seconds, "{made} transactions in {seconds:.1} seconds");
 }
