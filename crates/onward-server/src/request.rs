@@ -9,10 +9,30 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use onward::{Code, Json, RunId, Timestamp};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use crate::app::App;
 use crate::limits::{IDEMPOTENCY_KEY_MAX, PAGE_DEFAULT, PAGE_MAX};
 use crate::problem::Problem;
+
+/// Reads a payload of a body, and refuses one that others could not read back. Its size is for whoever stores it.
+pub(crate) fn payload<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+    readable(Json::deserialize(deserializer)?)
+}
+
+/// As [`payload`], where there may be none.
+pub(crate) fn payload_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Json>, D::Error> {
+    Option::<Json>::deserialize(deserializer)?.map(readable).transpose()
+}
+
+fn readable<E: serde::de::Error>(payload: Json) -> Result<Json, E> {
+    match Json::parse(payload.as_str()) {
+        Err(error) if error.code() == Code::NotSerializable => Err(E::custom(error)),
+        _ => Ok(payload),
+    }
+}
 
 /// What stands in the path.
 pub(crate) struct At<T>(pub(crate) T);

@@ -149,7 +149,6 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
-        held::check(raw.get()).map_err(serde::de::Error::custom)?;
         Ok(Self(raw.get().into()))
     }
 }
@@ -396,7 +395,8 @@ mod tests {
             refused(Json::parse("1e400"))
                 && refused(Json::parse("[".repeat(101) + &"]".repeat(101)))
         );
-        assert!(serde_json::from_str::<Vec<Json>>("[1e400]").is_err());
+        // What is read back was stored before: that door is open.
+        assert!(serde_json::from_str::<Vec<Json>>("[1e400]").is_ok());
         for fits in [Part::Point { x: None, y: 1.5 }, Part::Pair(0.0, ()), Part::One(vec![])] {
             let json = Json::of(&fits).unwrap();
             assert_eq!(json.as_str(), serde_json::to_string(&fits).unwrap());

@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::limits::BACKFILL_MAX;
 use crate::operation::check_workflow;
 use crate::problem::Problem;
-use crate::request::{At, Body, Params, idempotency_key, null};
+use crate::request::{At, Body, Params, idempotency_key, null, payload};
 
 /// What the step keys begin with that keep the runs of triggers.
 const TRIGGER: &str = "onward-trigger";
@@ -85,7 +85,7 @@ pub(crate) async fn show(State(app): State<App>, At(name): At<String>, params: P
 pub(crate) struct NewSchedule {
     workflow: String,
     spec: ScheduleSpec,
-    #[serde(default = "null")]
+    #[serde(default = "null", deserialize_with = "payload")]
     input: Json,
     queue: Option<String>,
     lane: Option<String>,

@@ -16,13 +16,13 @@ use crate::guard::Detail;
 use crate::limits::HISTORY_PAGE_BYTES;
 use crate::options::PayloadPlace;
 use crate::problem::Problem;
-use crate::request::{At, Body, Params, idempotency_key, null, run_id};
+use crate::request::{At, Body, Params, idempotency_key, null, payload, run_id};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSignal {
     name: String,
-    #[serde(default = "null")]
+    #[serde(default = "null", deserialize_with = "payload")]
     value: Json,
     key: Option<String>,
 }
@@ -103,7 +103,7 @@ pub(crate) async fn send(
 pub(crate) struct CallbackAnswer {
     /// A secret, which is why it is not in the path.
     token: String,
-    #[serde(default = "null")]
+    #[serde(default = "null", deserialize_with = "payload")]
     value: Json,
 }
 

@@ -24,7 +24,7 @@ use crate::limits::WAIT_MAX;
 use crate::operation::check_workflow;
 use crate::options::Caller;
 use crate::problem::Problem;
-use crate::request::{At, Body, Mount, Params, idempotency_key, null};
+use crate::request::{At, Body, Mount, Params, idempotency_key, null, payload};
 use crate::trace;
 
 /// The header of an answer that was given before.
@@ -37,7 +37,7 @@ const IN_FLIGHT_MS: u64 = 1_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRun {
-    #[serde(default = "null")]
+    #[serde(default = "null", deserialize_with = "payload")]
     input: Json,
     queue: Option<String>,
     priority: Option<i32>,

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::operation::{check_goes_on, check_workflow};
 use crate::options::Caller;
 use crate::problem::Problem;
-use crate::request::{At, Body, Mount, idempotency_key, run_id};
+use crate::request::{At, Body, Mount, idempotency_key, payload_or_none, run_id};
 
 /// A run, as the answer to a change of it.
 #[derive(Serialize)]
@@ -67,6 +67,7 @@ pub(crate) async fn resume(
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewFork {
     from_step: String,
+    #[serde(default, deserialize_with = "payload_or_none")]
     input: Option<Json>,
     key: Option<String>,
 }

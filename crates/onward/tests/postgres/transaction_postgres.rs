@@ -43,7 +43,7 @@ impl Bank {
              create table {0}.watched (code text);
              create function {0}.watch() returns trigger language plpgsql as $$
              begin
-                 raise 'not yours' using errcode = new.code;
+                 raise 'could not commit: not yours' using errcode = new.code;
              end $$;
              create constraint trigger watch after insert on {0}.watched
              deferrable initially deferred for each row execute function {0}.watch()",

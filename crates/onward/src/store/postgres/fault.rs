@@ -94,6 +94,8 @@ impl From<tokio_postgres::Error> for Fault {
             OLD_SNAPSHOT => Fault::no_answer(why),
             TRANSACTION_ENDED => Fault::TransactionEnded,
             HISTORY_LOST => Fault::Refused(Error::HistoryLost),
+            // Of what a server failed at in itself only a commit may succeed when it is made again.
+            "XX000" if !db.message().contains("commit") => Fault::data(why),
             // An error that a body passed over, after which nothing more is done.
             "25P02" => Fault::data(why),
             _ => match outage(db.code()) {

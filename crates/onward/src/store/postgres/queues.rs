@@ -86,6 +86,7 @@ impl Queues for PostgresStore {
 
 /// Whether a queue has limits or is paused: then no run of it is claimed but by a claim.
 pub(super) async fn is_set_up(tx: &Tx, name: &str) -> Result<bool, Fault> {
+    tx.rows(include_str!("sql/queue_shared.sql"), &[]).await?;
     tx.exists(BY_NAME, &[(&name, Type::TEXT)]).await
 }
 

@@ -10,8 +10,16 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use crate::WorkerId;
+
+/// How often a worker's file is locked anew if somebody else has it at that moment.
+const SHOW_TRIES: usize = 5;
+
+/// The pause between: a look at a lock takes microseconds.
+const SHOW_PAUSE: Duration = Duration::from_millis(1);
 
 /// The lock files of a store.
 #[derive(Debug)]
@@ -44,17 +52,21 @@ impl Alive {
         }
         self.create_folder()?;
         let path = self.path(worker);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-        match file.try_lock() {
-            Ok(()) => {
-                self.held().insert(worker, file);
-                Ok(())
+        for _ in 0..SHOW_TRIES {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => {
+                    self.held().insert(worker, file);
+                    return Ok(());
+                }
+                // Somebody who looked whether it is alive has removed the file, or looks just now.
+                Ok(()) | Err(TryLockError::WouldBlock) => thread::sleep(SHOW_PAUSE),
+                // A file without a lock would say that the worker is dead.
+                Err(TryLockError::Error(_)) => return fs::remove_file(&path),
             }
-            // Somebody else shows it: it is alive.
-            Err(TryLockError::WouldBlock) => Ok(()),
-            // A file without a lock would say that the worker is dead.
-            Err(TryLockError::Error(_)) => fs::remove_file(&path),
         }
+        // Somebody else shows it: it is alive.
+        Ok(())
     }
 
     /// Creates the folder for its owner alone: its files say which workers there are.
@@ -101,4 +113,19 @@ impl Alive {
     fn held(&self) -> MutexGuard<'_, HashMap<WorkerId, File>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an open file is still the one in this place.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let same = |there: fs::Metadata| {
+        file.metadata().is_ok_and(|here| (here.dev(), here.ino()) == (there.dev(), there.ino()))
+    };
+    fs::metadata(path).is_ok_and(same)
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
 }

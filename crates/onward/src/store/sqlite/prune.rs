@@ -51,7 +51,7 @@ impl Delete for SqliteStore {
     fn delete_run(&self, run: RunId) -> Answer<'_, bool> {
         Box::pin(async move {
             loop {
-                if let Some(was_there) = self.small(move |tx| delete_one(tx, run)).await? {
+                if let Some(was_there) = self.large(move |tx| delete_one(tx, run)).await? {
                     return Ok(was_there);
                 }
             }

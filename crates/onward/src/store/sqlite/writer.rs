@@ -381,7 +381,11 @@ impl Shared {
 
     /// Wakes every waiter if another process wrote since the last look.
     fn look_at_others(&self, seen: &mut Option<i64>) {
-        let Ok(conn) = self.conn.try_lock() else { return };
+        let conn = match self.conn.try_lock() {
+            Ok(conn) => conn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let version = version(&conn);
         drop(conn);
         if std::mem::replace(seen, version) != version {

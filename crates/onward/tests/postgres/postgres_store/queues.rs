@@ -49,6 +49,25 @@ async fn a_queue_that_somebody_holds_is_left_out_and_holds_up_no_other() {
 
 /// Fails where a claim that saw no limits takes runs after the pause was answered: the queue had no row yet
 /// that both could have locked.
+/// Fails where a start that claims its run at once begins it after the pause was answered.
+#[tokio::test]
+async fn a_first_pause_waits_for_the_starts_that_did_not_see_it() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let worker = joined(&store).await;
+    let raw = stage.raw().await;
+    raw.batch_execute("begin; lock table runs in share mode").await.unwrap();
+    let claimant = Some(Claimant { worker, build: "b1".to_owned() });
+    let starting = store.start(vec![NewRun { queue: LIMITED.to_owned(), claimant, ..new_run() }]);
+    stage.waiting(1).await;
+    let pause = store.queues().unwrap().pause_queue(LIMITED.to_owned());
+    stage.waiting(2).await;
+    let_go(&raw).await;
+    let started = soon(starting).await.unwrap().remove(0).unwrap();
+    assert_eq!(started.how, StartedHow::Claimed);
+    assert!(soon(pause).await.unwrap().paused_at.is_some());
+}
+
 #[tokio::test]
 async fn a_first_pause_waits_for_the_claims_that_did_not_see_it() {
     let stage = Stage::new();

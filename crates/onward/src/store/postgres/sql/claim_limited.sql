@@ -289,9 +289,7 @@ begin
     foreach v_queue in array p_queues loop
         if v_queue = any (p_busy) then
             look_at := least(look_at, onward.now_ms(p_now) + 100);
-            continue;
-        end if;
-        if v_queue = any (p_dry) then
+        elsif v_queue = any (p_dry) then
             select * into v_room from onward.claim_room(p_now, p_worker, v_queue);
             look_at := least(look_at, v_room.look_at);
         else

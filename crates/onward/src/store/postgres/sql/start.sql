@@ -112,7 +112,11 @@ begin
     v_live := array(
         select k.id from onward.workers k where k.id = any (p_workers) and k.lost_at is null
     );
-    -- Of a queue that is set up nothing is taken but by a claim.
+    -- Of a queue that is set up nothing is taken but by a claim. Who sets one up for the first time waits for
+    -- those that did not see it, as for claims.
+    if exists (select from unnest(s_worker) w (id) where w.id is not null) then
+        perform pg_advisory_xact_lock_shared(hashtextextended('onward.queues', 7777));
+    end if;
     v_limited := array(select q.name from onward.queues q where q.name = any (s_queue));
     return query
     insert into onward.runs (
