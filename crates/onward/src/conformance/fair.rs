@@ -31,7 +31,7 @@ fn per_lane(runs: u32) -> QueueLimits {
 
 /// Heavy lanes with many runs each, what stands beside them, and then one run of a light lane.
 async fn backlog(stage: &Stage, beside: Beside, heavy: usize) -> RunId {
-    for number in 0..8 * heavy {
+    for number in 0..4 * heavy {
         stage.start(in_lane(&format!("heavy {}", number % heavy))).await;
         stage.pass(1);
         match beside {
