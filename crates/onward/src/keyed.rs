@@ -9,6 +9,8 @@
 //! and the work is not done again. The other way round a second run could take the key of work
 //! that is done.
 
+mod expired;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,30 +19,40 @@ use tokio::time::Instant;
 
 use crate::clock::millis;
 use crate::driver::pauses;
-use crate::limits::{KEY_EXPIRED_WAIT, KEY_LEASE, KEY_LOOK_MAX};
+use crate::limits::{KEY_LEASE, KEY_LOOK_MAX};
 use crate::store::{
     self, KeyAnswer, KeyBusy, KeyHolder, KeyLease, KeyState, Keys, SettleKey, StepKey, Store,
     TakeKey, Waiter, Which,
 };
+use expired::{Expired, Look};
 
 /// The shortest pause between two looks at a key that is held elsewhere.
 const LOOK_MIN: Duration = Duration::from_millis(50);
 
-/// The pause between two looks at a hold that has expired: it may be renewed, or end.
-const EXPIRED_LOOK: Duration = Duration::from_secs(1);
+/// The pause before a renewal that failed is tried again: others leave an expired hold alone for little
+/// longer than the pause between two renewals.
+const RENEW_AGAIN: Duration = Duration::from_secs(1);
 
-/// Where the keys of a client are.
+/// Where the keys of a client are, and what all that ask from here have seen of those who have them.
 #[derive(Clone)]
-pub(crate) enum KeyPlace {
+pub(crate) struct KeyPlace {
+    at: At,
+    expired: Arc<Expired>,
+}
+
+#[derive(Clone)]
+enum At {
     /// In the store of its runs.
     Store(Arc<dyn Store>),
     /// Elsewhere.
     Other(Arc<dyn Keys>),
 }
 
-/// The runs that may hold keys.
+/// What is known of those that may hold keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Holders<'a> {
+    expired: &'a Expired,
+    /// The runs that may.
     runs: &'a dyn Store,
     /// Whether there are no others. Keys that are elsewhere may be shared with programs that have
     /// stores of their own.
@@ -48,17 +60,28 @@ pub(crate) struct Holders<'a> {
 }
 
 impl KeyPlace {
+    /// The keys of a store, whose runs hold them.
+    pub(crate) fn in_store(store: Arc<dyn Store>) -> Self {
+        Self { at: At::Store(store), expired: Arc::default() }
+    }
+
+    /// Keys that are elsewhere.
+    pub(crate) fn elsewhere(keys: Arc<dyn Keys>) -> Self {
+        Self { at: At::Other(keys), expired: Arc::default() }
+    }
+
     /// Who may hold keys here, as far as this program knows: the runs of its store.
-    pub(crate) fn holders<'a>(&self, runs: &'a dyn Store) -> Holders<'a> {
+    pub(crate) fn holders<'a>(&'a self, runs: &'a dyn Store) -> Holders<'a> {
         let here = |keys: &Arc<dyn Store>| std::ptr::addr_eq(Arc::as_ptr(keys), runs);
-        Holders { runs, all: matches!(self, KeyPlace::Store(keys) if here(keys)) }
+        let all = matches!(&self.at, At::Store(keys) if here(keys));
+        Holders { expired: &self.expired, runs, all }
     }
 
     /// The keys, if the store keeps any.
     pub(crate) fn keys(&self) -> Option<&dyn Keys> {
-        match self {
-            KeyPlace::Store(store) => store.keys(),
-            KeyPlace::Other(keys) => Some(keys.as_ref()),
+        match &self.at {
+            At::Store(store) => store.keys(),
+            At::Other(keys) => Some(keys.as_ref()),
         }
     }
 }
@@ -69,21 +92,26 @@ pub(crate) struct Renewal(AbortHandle);
 
 impl Renewal {
     /// Renews a hold from now on, three times in [`KEY_LEASE`], each time for as long as it was
-    /// taken for: the hold of a step that must not execute twice is not made a short one.
+    /// taken for: the hold of a step that must not execute twice is not made a short one. One that fails
+    /// is tried again soon.
     pub(crate) fn start(place: KeyPlace, lease: KeyLease, lease_ms: i64) -> Self {
         let task = tokio::spawn(async move {
+            let mut pause = KEY_LEASE / 3;
             loop {
-                tokio::time::sleep(KEY_LEASE / 3).await;
+                tokio::time::sleep(pause).await;
                 let Some(keys) = place.keys() else { return };
-                match keys.renew_key(lease.clone(), lease_ms).await {
+                pause = match keys.renew_key(lease.clone(), lease_ms).await {
                     // Its end finds out what became of the key.
                     Err(store::Error::LeaseLost) => {
                         tracing::warn!(key = lease.key, "the hold on a key is lost");
                         return;
                     }
-                    Err(error) => tracing::warn!(key = lease.key, %error, "a key is not renewed"),
-                    Ok(()) => {}
-                }
+                    Err(error) => {
+                        tracing::warn!(key = lease.key, %error, "a key is not renewed");
+                        RENEW_AGAIN
+                    }
+                    Ok(()) => KEY_LEASE / 3,
+                };
             }
         });
         Self(task.abort_handle())
@@ -104,6 +132,21 @@ pub(crate) fn look_in(busy: &KeyBusy) -> Duration {
     pause.min(ms(busy.left_ms).max(LOOK_MIN))
 }
 
+/// Asks for a key once. What was seen of its hold counts only from one answer to the next: where there is
+/// none, its holder may have had none either.
+pub(crate) async fn ask(
+    keys: &dyn Keys,
+    holders: Holders<'_>,
+    take: TakeKey,
+) -> Result<KeyAnswer, store::Error> {
+    let key = take.key.clone();
+    let answer = keys.take_key(take).await;
+    if !matches!(answer, Ok(KeyAnswer::Busy(_))) {
+        holders.expired.forget(&key);
+    }
+    answer
+}
+
 /// Takes a key, again for as long as the outcome is unknown, and waits for one that is held
 /// elsewhere for as long as the patience lasts.
 pub(crate) async fn take(
@@ -114,20 +157,21 @@ pub(crate) async fn take(
 ) -> Result<KeyAnswer, store::Error> {
     let begun = Instant::now();
     let mut pauses = pauses();
-    let mut expired = Expired::default();
+    let mut expired: Option<Look> = None;
     // Somebody who listens looks once more: the hold may have ended before.
     let mut listening: Option<Option<Waiter>> = None;
     loop {
-        match keys.take_key(take.clone()).await {
+        match ask(keys, holders, take.clone()).await {
             Ok(KeyAnswer::Busy(busy)) if end_orphan(keys, holders, &take.key, &busy).await => {}
             Ok(KeyAnswer::Busy(busy)) => {
                 take.counted = Some(busy.token);
                 let left = patience.saturating_sub(begun.elapsed());
-                // Who comes back later would see it expire anew: this is not left to another look.
-                let pause = match expired.left(&busy) {
+                // Who comes back later adds a second to what was seen: this is not left to another look.
+                expired = holders.expired.look(&take.key, &busy, expired);
+                let pause = match expired {
                     None if left.is_zero() => return Ok(KeyAnswer::Busy(busy)),
                     None => look_in(&busy).min(left),
-                    Some(pause) => pause,
+                    Some(look) => look.pause(),
                 };
                 take.seen_expired = pause.is_zero().then_some(busy.token);
                 if let Some(waiter) = listening.take() {
@@ -137,28 +181,11 @@ pub(crate) async fn take(
             }
             Err(store::Error::Unavailable(outage, source)) => {
                 tracing::warn!(key = take.key, ?outage, %source, "a key is not answered for yet");
+                (expired, take.seen_expired) = (None, None);
                 tokio::time::sleep(pauses.next().unwrap_or(KEY_LOOK_MAX)).await;
             }
             answer => return answer,
         }
-    }
-}
-
-/// A hold that looks as if it had expired, since when. The clock may have been set forward, and then its
-/// holder, who lives, renews it.
-#[derive(Default)]
-struct Expired(Option<(u64, Instant)>);
-
-impl Expired {
-    /// How long to leave an expired hold alone, by a clock that nobody sets; nothing for one that has not.
-    fn left(&mut self, busy: &KeyBusy) -> Option<Duration> {
-        if busy.left_ms > 0 {
-            self.0 = None;
-            return None;
-        }
-        let seen = self.0.filter(|(token, _)| *token == busy.token);
-        let (_, since) = *self.0.insert(seen.unwrap_or_else(|| (busy.token, Instant::now())));
-        Some(KEY_EXPIRED_WAIT.saturating_sub(since.elapsed()).min(EXPIRED_LOOK))
     }
 }
 
@@ -248,48 +275,4 @@ pub(crate) async fn settle(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wish(holder: &str) -> TakeKey {
-        let (key, caller) = ("k".to_owned(), "test".to_owned());
-        let holder = KeyHolder { id: holder.to_owned(), attempt: 1, caller };
-        let (lease_ms, counted, seen_expired) = (millis(KEY_LEASE), None, None);
-        TakeKey { key, holder, fingerprint: None, lease_ms, counted, seen_expired }
-    }
-
-    /// Fails where a clock that is set forward frees the key of a holder who is at work.
-    #[tokio::test(start_paused = true)]
-    async fn a_hold_that_looks_expired_stays_its_holders_who_renews_it() {
-        let clock = crate::TestClock::new();
-        let store: Arc<dyn Store> =
-            Arc::new(store::MemoryStore::with_clock(Arc::new(clock.clone())));
-        let (keys, holders) = (store.keys().unwrap(), Holders { runs: &*store, all: true });
-        let KeyAnswer::Held(lease) = keys.take_key(wish("a")).await.unwrap() else { panic!() };
-        let place = KeyPlace::Store(Arc::clone(&store));
-        let renewal = Renewal::start(place, lease.clone(), millis(KEY_LEASE));
-        for step in [31, 3_600] {
-            clock.advance(Duration::from_secs(step));
-            let asked = take(keys, holders, wish("b"), Duration::ZERO).await.unwrap();
-            assert!(matches!(&asked, KeyAnswer::Busy(busy) if busy.left_ms > 0), "{asked:?}");
-        }
-        drop(renewal);
-        clock.advance(KEY_LEASE);
-        let begun = Instant::now();
-        let asked = take(keys, holders, wish("b"), Duration::ZERO).await.unwrap();
-        assert!(matches!(&asked, KeyAnswer::Held(held) if held.token > lease.token), "{asked:?}");
-        assert!(begun.elapsed() >= KEY_EXPIRED_WAIT, "{:?}", begun.elapsed());
-    }
-
-    #[test]
-    fn looks_become_rarer_and_end_with_the_lease() {
-        let look = |held_ms, left_ms| {
-            look_in(&KeyBusy { holder: String::new(), token: 1, held_ms, left_ms })
-        };
-        assert_eq!(look(0, 30_000), LOOK_MIN);
-        assert_eq!(look(800, 30_000), Duration::from_millis(800));
-        assert_eq!(look(3_600_000, 60_000), KEY_LOOK_MAX);
-        assert_eq!(look(29_000, 1_000), Duration::from_secs(1), "its lease may not be renewed");
-        assert_eq!(look(29_000, -5), LOOK_MIN);
-    }
-}
+mod tests;

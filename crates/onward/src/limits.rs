@@ -178,11 +178,16 @@ pub const KEY_LEASE: Duration = Duration::from_secs(30);
 
 /// How long whoever waits for a step key leaves a hold alone that has expired: one more renewal of its
 /// holder, and two seconds for its answer. The hold of a process that lives may have expired because the
-/// clock was set forward.
+/// clock was set forward. Only time counts in which the store answers: in an outage no holder can renew.
 pub const KEY_EXPIRED_WAIT: Duration = Duration::from_secs(12);
 
-/// How long a hold that has expired is kept, where nobody asks for its key: longer than any clock is set
-/// forward by, since its holder may be at work.
+/// Expired holds of which a client remembers for how long they have been seen so, for callers who give up
+/// before they have seen it long enough: more than are asked for at once after a crash, and they take less
+/// than a megabyte.
+pub const KEY_EXPIRED_SEEN_MAX: usize = 1_000;
+
+/// How long a hold that has expired is kept, if nobody sees for [`KEY_EXPIRED_WAIT`] that it has: longer
+/// than any clock is set forward by, since its holder may be at work.
 pub const KEY_HELD_KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The longest pause between two looks at a step key that is held elsewhere: a look costs a parked

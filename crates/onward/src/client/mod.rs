@@ -164,7 +164,7 @@ impl Onward {
 
     /// A client whose workers and waiters are watched, in a test.
     pub(crate) fn watched(store: Arc<dyn Store>, watch: Option<Arc<Watch>>) -> Self {
-        let keys = KeyPlace::Store(Arc::clone(&store));
+        let keys = KeyPlace::in_store(Arc::clone(&store));
         Self::of(store, keys, watch)
     }
 
@@ -182,11 +182,11 @@ impl Onward {
     #[must_use]
     pub fn with_keys(&self, keys: Arc<dyn Keys>) -> Self {
         let watch = self.inner.watch.clone();
-        let place = KeyPlace::Other(keys);
+        let place = KeyPlace::elsewhere(keys);
         let place = match self.inner.store.coded() {
             None => place,
             Some(coded) => {
-                KeyPlace::Other(Arc::new(CodedKeys::new(place, Arc::clone(coded.coding()))))
+                KeyPlace::elsewhere(Arc::new(CodedKeys::new(place, Arc::clone(coded.coding()))))
             }
         };
         Self::of(Arc::clone(&self.inner.store), place, watch)

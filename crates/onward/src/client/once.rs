@@ -108,8 +108,9 @@ impl Once {
     /// it. What is returned is what is kept.
     ///
     /// Dropped while the body executes, it frees the key; so does a panic. A process that dies
-    /// keeps it for [`KEY_LEASE`] at the most, and the body may have taken effect: it executes at
-    /// least once, and after that not again.
+    /// keeps it for [`KEY_LEASE`], and for [`KEY_EXPIRED_WAIT`](crate::limits::KEY_EXPIRED_WAIT) more
+    /// while others ask for it. The body may have taken effect by then: it executes at least once, and
+    /// after that not again.
     ///
     /// # Errors
     /// `key_failed` with what the body failed with, `key_conflict`, `type_mismatch` when the kept
@@ -141,7 +142,7 @@ impl Once {
         let place = self.client.keys.clone();
         let keys = place.keys().ok_or_else(|| Error::new(Code::KeysUnsupported))?;
         let (holders, wish) = (place.holders(self.client.store.as_ref()), self.wish());
-        let lease = match keys.take_key(wish.clone()).await? {
+        let lease = match keyed::ask(keys, holders, wish.clone()).await? {
             KeyAnswer::Busy(busy) => {
                 let counted = TakeKey { counted: Some(busy.token), ..wish.clone() };
                 keyed::take(keys, holders, counted, Duration::MAX).await?

@@ -106,13 +106,13 @@ async fn open_keys(url: &str, coding: &Coding) -> Result<KeyPlace, Error> {
     #[cfg(feature = "redis")]
     if url.starts_with("redis://") || url.starts_with("rediss://") {
         let keys = crate::store::RedisKeys::open(url).await?;
-        let place = KeyPlace::Other(Arc::new(keys));
+        let place = KeyPlace::elsewhere(Arc::new(keys));
         return Ok(match coding.is_empty() {
             true => place,
-            false => KeyPlace::Other(Arc::new(CodedKeys::new(place, Arc::new(coding.clone())))),
+            false => KeyPlace::elsewhere(Arc::new(CodedKeys::new(place, Arc::new(coding.clone())))),
         });
     }
-    Ok(KeyPlace::Store(coded(open(url).await?, coding)))
+    Ok(KeyPlace::in_store(coded(open(url).await?, coding)))
 }
 
 async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {

@@ -4,6 +4,8 @@
 use super::stage::assert_lost;
 use super::step_key::{HOLD_MS, KeyStage, done, of_input, wish};
 use crate::Json;
+use crate::clock::millis;
+use crate::limits::KEY_HELD_KEEP;
 use crate::store::{KeyAnswer, TakeKey};
 
 /// Keys that others take meanwhile: each take forgets a few that are over.
@@ -44,6 +46,18 @@ pub async fn hold_that_stays_expired_is_taken_over(stage: &KeyStage) {
     assert!(lease.token > stale.token, "the token rises");
     assert_lost(stage.keys.renew_key(stale.clone(), HOLD_MS).await);
     assert_lost(stage.keys.settle_key(stale, done("1")).await);
+    assert_eq!(stage.row().await.unwrap().lease(), lease);
+}
+
+/// A hold that may be forgotten is free to whoever asks first, who need not have seen it before.
+pub async fn hold_that_is_long_over_is_free_to_anybody(stage: &KeyStage) {
+    let stale = stage.held("a").await;
+    stage.pass(HOLD_MS + millis(KEY_HELD_KEEP) - 1);
+    stage.assert_busy("b", "a").await;
+    stage.pass(1);
+    let lease = stage.held("b").await;
+    assert!(lease.token > stale.token, "the token rises");
+    assert_lost(stage.keys.renew_key(stale, HOLD_MS).await);
     assert_eq!(stage.row().await.unwrap().lease(), lease);
 }
 

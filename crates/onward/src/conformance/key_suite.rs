@@ -42,6 +42,7 @@ macro_rules! key_conformance_suite {
                 clock_set_forward_leaves_a_key_to_its_holder
                 expired_hold_is_not_forgotten_at_once
                 hold_that_stays_expired_is_taken_over
+                hold_that_is_long_over_is_free_to_anybody
                 expired_hold_with_another_input_is_waited_for
             }
         }

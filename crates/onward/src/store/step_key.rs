@@ -27,9 +27,9 @@ use crate::{Code, Failure, Json, RunId, Timestamp};
 pub trait Keys: fmt::Debug + Send + Sync + 'static {
     /// Takes a key that is free, or says what became of it. Free is a key that nobody took, or whose
     /// time is over. A hold that was not renewed in time may look so because the clock was set
-    /// forward: it is busy until a caller asks who says that it saw that before. A holder that comes
-    /// again has it still; in a higher attempt of its run it takes it over from itself, under a new
-    /// token.
+    /// forward: it is busy until a caller asks who says that it saw that before, or until
+    /// [`KEY_HELD_KEEP`] is over too. A holder that comes again has it still; in a higher attempt of its
+    /// run it takes it over from itself, under a new token.
     /// What comes second is counted, once for each holder.
     fn take_key(&self, take: TakeKey) -> Answer<'_, KeyAnswer>;
 
@@ -350,7 +350,8 @@ pub(crate) fn taking(
         return Err(Error::LeaseLost);
     }
     let live = row.is_live(now);
-    let is_gone = row.state != KeyState::Held || mine || take.seen_expired == Some(row.token);
+    let is_seen = take.seen_expired == Some(row.token);
+    let is_gone = row.state != KeyState::Held || mine || is_seen || row.is_over(now);
     if !live && is_gone {
         return Ok(Taking::Fresh);
     }
@@ -469,6 +470,15 @@ mod tests {
         assert_eq!(taking(Some(&row), &seen(7), at(9)).unwrap(), busy(9), "it was renewed since");
         assert_eq!(taking(Some(&row), &seen(7), at(10)).unwrap(), Taking::Fresh);
         assert_eq!(taking(Some(&row), &take("a", 1), at(10)).unwrap(), Taking::Fresh);
+    }
+
+    #[test]
+    fn a_hold_that_may_be_forgotten_is_free_to_anybody() {
+        let row = take("a", 1).fresh(7, NOW);
+        let over = 10 + millis(KEY_HELD_KEEP);
+        let early = taking(Some(&row), &take("b", 1), at(over - 1)).unwrap();
+        assert!(matches!(early, Taking::Refused(KeyAnswer::Busy(_), _)), "{early:?}");
+        assert_eq!(taking(Some(&row), &take("b", 1), at(over)).unwrap(), Taking::Fresh);
     }
 
     #[test]

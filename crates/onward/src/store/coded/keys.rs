@@ -26,7 +26,7 @@ pub struct CodedKeys {
 impl CodedKeys {
     /// Keys that keep in `inner` what these codecs make of their results and failures.
     pub fn around(inner: Arc<dyn Keys>, coding: Coding) -> Self {
-        Self::new(KeyPlace::Other(inner), Arc::new(coding))
+        Self::new(KeyPlace::elsewhere(inner), Arc::new(coding))
     }
 
     pub(crate) fn new(place: KeyPlace, coding: Arc<Coding>) -> Self {

@@ -55,7 +55,7 @@ impl CodedStore {
     /// A store that keeps in `inner` what these codecs make of its payloads.
     pub fn around(inner: Arc<dyn Store>, coding: Coding) -> Self {
         let coding = Arc::new(coding);
-        let keys = CodedKeys::new(KeyPlace::Store(Arc::clone(&inner)), Arc::clone(&coding));
+        let keys = CodedKeys::new(KeyPlace::in_store(Arc::clone(&inner)), Arc::clone(&coding));
         Self { inner, coding, keys }
     }
 

@@ -73,6 +73,23 @@ async fn a_dead_callers_key_is_free_after_its_lease() {
     }
 }
 
+/// None of the callers waits for as long as a hold is left alone that has expired.
+#[tokio::test(start_paused = true)]
+async fn callers_who_give_up_soon_get_a_dead_callers_key() {
+    let clock = TestClock::new();
+    let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+    let onward = Onward::with_store(store.clone());
+    held_for(2_000, store.as_ref()).await;
+    clock.advance(Duration::from_secs(3));
+    let caller = async || {
+        let once = onward.once(KEY).run(async || Ok::<_, Failure>(2));
+        tokio::time::timeout(Duration::from_secs(5), once).await
+    };
+    let (first, second, third) = (caller().await, caller().await, caller().await);
+    assert!(first.is_err() && second.is_err(), "{first:?}, {second:?}");
+    assert_eq!(third.expect("it is gone").unwrap(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_renewed_while_the_work_goes_on() {
     let store = Arc::new(MemoryStore::with_clock(Arc::new(Paused)));
