@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
+use super::firing::fire;
 use super::queues::limit;
 use super::schedules::{NAME, found, new_schedule};
 use super::stage::*;
 use crate::store::{
-    End, Gather, KeyAnswer, KeyEnd, KeyHolder, NewKey, NewRun, NewWorker, Prune, PutQueue,
+    End, Fired, Gather, KeyAnswer, KeyEnd, KeyHolder, NewKey, NewRun, NewWorker, Prune, PutQueue,
     PutSchedule, SettleKey, StartAt, StartedHow, TakeKey,
 };
 use crate::{OnConflict, QueueLimits, Rate, RunState};
@@ -271,6 +272,10 @@ pub async fn schedule_over_a_clock_step(stage: &Stage) {
         async |(): &()| !schedules.due_schedules(None, 1).await.unwrap().schedules.is_empty();
     lasts(stage, "schedule", begin, is_over).await;
     begin(0).await;
+    stage.clock.advance(APART);
+    let due = found(stage).await;
+    let fired = schedules.fire_schedule(fire(&due, &[], Some(stage.now() + length()))).await;
+    assert_eq!(fired.unwrap(), Fired::Done(Vec::new()));
     stage.clock.set_back(APART / 2);
     put().await;
     assert_eq!(found(stage).await.next_at, Some(stage.now() + length()));

@@ -14,6 +14,8 @@ macro_rules! schedule_conformance_suite {
                 put_schedule_is_kept_as_asked
                 put_schedule_twice
                 put_again_moves_the_next_time_back
+                put_leaves_what_was_fired_and_what_came_before
+                put_by_a_clock_before_the_schedule_moves_nothing
                 other_times_are_another_generation
                 other_input_leaves_the_times
                 concurrent_puts_make_one_schedule

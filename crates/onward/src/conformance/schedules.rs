@@ -10,7 +10,7 @@ use super::firing::{due, fire};
 use super::stage::*;
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
 use crate::store::{Error, Fired, ImportSchedule, PutSchedule, Resume, ScheduleImported, Topic};
-use crate::{CatchUp, Overlap, Schedule, ScheduleSpec};
+use crate::{CatchUp, Overlap, Schedule, ScheduleSpec, Timestamp};
 
 /// The schedule that most cases have.
 pub(super) const NAME: &str = "nightly-report";
@@ -68,6 +68,42 @@ pub async fn put_again_moves_the_next_time_back(stage: &Stage) {
     assert_eq!(again.next_at, first.next_at, "it has come and is not fired yet");
     let never = PutSchedule { next_at: None, ..new_schedule(stage, NAME) };
     assert_eq!(store.put_schedule(never).await.unwrap(), again);
+}
+
+/// However far behind a clock is, no put moves the next time to a time that was fired, or to one before the
+/// schedule was made: their runs may have been pruned, and would be started again.
+pub async fn put_leaves_what_was_fired_and_what_came_before(stage: &Stage) {
+    let Some(store) = stage.store.schedules() else { return };
+    let made = stage.now();
+    let first = store.put_schedule(new_schedule(stage, NAME)).await.unwrap();
+    let behind = |next_at| PutSchedule { next_at: Some(next_at), ..new_schedule(stage, NAME) };
+    for long_ago in [Timestamp::from_millis(1_000), made] {
+        assert_eq!(store.put_schedule(behind(long_ago)).await.unwrap(), first);
+    }
+    stage.pass(60_000);
+    let at = stage.now();
+    let next_at = Some(stage.in_ms(5_000));
+    store.fire_schedule(fire(&first, &[at], next_at)).await.unwrap();
+    let later = stage.in_ms(1_000);
+    for fired in [Timestamp::from_millis(1_000), at] {
+        assert_eq!(store.put_schedule(behind(fired)).await.unwrap().next_at, next_at);
+    }
+    assert_eq!(store.put_schedule(behind(later)).await.unwrap().next_at, Some(later));
+    let spec = ScheduleSpec::Every { every_ms: 7_000, anchor: made };
+    let moved = store.put_schedule(PutSchedule { spec, ..behind(made) }).await.unwrap();
+    assert!(moved.next_at.is_some_and(|next_at| next_at > at), "{moved:?}");
+}
+
+/// A store whose clock is behind the making of a schedule moves no put of it back.
+pub async fn put_by_a_clock_before_the_schedule_moves_nothing(stage: &Stage) {
+    let Some(store) = stage.store.schedules() else { return };
+    let first = store.put_schedule(new_schedule(stage, NAME)).await.unwrap();
+    stage.pass(60_000);
+    let fire = fire(&first, &[stage.now()], Some(stage.in_ms(1_000)));
+    store.fire_schedule(fire).await.unwrap();
+    let before = found(stage).await;
+    stage.clock.set_back(std::time::Duration::from_secs(24 * 3_600));
+    assert_eq!(store.put_schedule(new_schedule(stage, NAME)).await.unwrap(), before);
 }
 
 /// Other times are another generation, and the next time is one of them.

@@ -12,6 +12,7 @@ use super::Times;
 use super::plan::plan;
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
 use crate::model::schedule::occurrence_key;
+use crate::store::schedules::over_by;
 use crate::store::{self, Advance, Fire, Fired, NewOccurrence, Occurred, Schedules, Store, Topic};
 use crate::upkeep::cascade;
 use crate::worker::tenure::Tenure;
@@ -72,14 +73,15 @@ async fn fire_while(store: Arc<dyn Store>, goes_on: impl Fn() -> bool) {
 }
 
 /// Moves the schedules back whose next time is later than the next from now, or that have none: they were fired
-/// by a clock that was ahead, and would be silent until then. No time is started twice for that: each has its
-/// own key.
+/// by a clock that was ahead, and would be silent until then. No time whose run is there is started twice for
+/// that: each has its own key.
 async fn move_back(schedules: &dyn Schedules, caller: &str) -> Result<(), Error> {
-    // By the store's own time: this process may have measured it long ago.
-    let now = schedules.due_schedules(None, 1).await?.now;
     let mut after = None;
     loop {
         let page = schedules.list_schedules(after.take(), PAGE_ROWS_MAX).await?;
+        // By the store's own time: this process may have measured it long ago. And by one after the page, so
+        // that no firing that it shows is ahead of it.
+        let now = schedules.due_schedules(None, 1).await?.now;
         after = page.schedules.last().map(|last| last.name.clone());
         for schedule in page.schedules {
             let Some(advance) = behind(&schedule, now) else { continue };
@@ -104,12 +106,13 @@ async fn move_back(schedules: &dyn Schedules, caller: &str) -> Result<(), Error>
     }
 }
 
-/// How a schedule is moved back that is ahead of its times; nothing if it is not.
+/// How a schedule is moved back that is ahead of its times; nothing if it is not. Never to a time that is over: a
+/// clock that is behind knows less than the schedule.
 fn behind(schedule: &Schedule, now: Timestamp) -> Option<Advance> {
     if schedule.paused_at.is_some() {
         return None;
     }
-    let next_at = Times::of(&schedule.spec).ok()?.after(now)?;
+    let next_at = Times::of(&schedule.spec).ok()?.after(now.max(over_by(schedule, now)))?;
     let seen_at = schedule.next_at;
     let is_ahead = seen_at.is_none_or(|seen| next_at < seen);
     is_ahead.then_some(Advance { seen_at, next_at: Some(next_at) })
@@ -255,6 +258,100 @@ mod tests {
         clock.minutes.store(1, Ordering::SeqCst);
         move_back(schedules, "here").await.unwrap();
         assert_eq!(next().await, Some(BEGIN + MINUTE * 2));
+    }
+
+    /// Fails where a clock that is far behind takes a schedule back to times that were fired, or that came before
+    /// it was made: whoever catches up once the clock is right would start them.
+    #[tokio::test]
+    async fn a_schedule_is_not_moved_back_to_what_was_fired_or_came_before_it() {
+        let clock = crate::TestClock::at(BEGIN);
+        let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+        let schedule = every_minute(&store).await;
+        let schedules = store.schedules().unwrap();
+        let far_behind = Duration::from_secs(365 * 24 * 3_600);
+        move_away(&store, &schedule, Some(BEGIN + MINUTE * 1_000)).await;
+        clock.set_back(far_behind);
+        move_back(schedules, "here").await.unwrap();
+        assert_eq!(next_of(&store).await, Some(BEGIN + MINUTE), "the first after it was made");
+        clock.advance(far_behind + MINUTE * 10);
+        pass(store.as_ref(), schedules, "here").await.unwrap();
+        assert_eq!(next_of(&store).await, Some(BEGIN + MINUTE * 11));
+        clock.set_back(far_behind);
+        move_back(schedules, "here").await.unwrap();
+        assert_eq!(next_of(&store).await, Some(BEGIN + MINUTE * 11), "ten were fired");
+        every_minute(&store).await;
+        assert_eq!(next_of(&store).await, Some(BEGIN + MINUTE * 11), "ten were fired");
+    }
+
+    /// Schedules that another worker fires just before they are listed.
+    struct FiredMeanwhile {
+        store: Arc<MemoryStore>,
+        clock: crate::TestClock,
+    }
+
+    impl Schedules for FiredMeanwhile {
+        fn list_schedules(
+            &self,
+            after: Option<String>,
+            limit: usize,
+        ) -> store::Answer<'_, store::SchedulePage> {
+            Box::pin(async move {
+                self.clock.advance(MINUTE);
+                let schedules = self.store.schedules().unwrap();
+                pass(self.store.as_ref(), schedules, "there").await?;
+                schedules.list_schedules(after, limit).await
+            })
+        }
+
+        fn due_schedules(
+            &self,
+            after: Option<String>,
+            limit: usize,
+        ) -> store::Answer<'_, store::DueSchedules> {
+            self.store.due_schedules(after, limit)
+        }
+
+        fn fire_schedule(&self, fire: Fire) -> store::Answer<'_, Fired> {
+            self.store.fire_schedule(fire)
+        }
+
+        fn put_schedule(&self, it: store::PutSchedule) -> store::Answer<'_, Schedule> {
+            self.store.put_schedule(it)
+        }
+
+        fn get_schedule(&self, it: String) -> store::Answer<'_, Option<Schedule>> {
+            self.store.get_schedule(it)
+        }
+
+        fn pause_schedule(&self, it: String) -> store::Answer<'_, Schedule> {
+            self.store.pause_schedule(it)
+        }
+
+        fn resume_schedule(&self, it: store::Resume) -> store::Answer<'_, Schedule> {
+            self.store.resume_schedule(it)
+        }
+
+        fn remove_schedule(&self, it: String) -> store::Answer<'_, bool> {
+            self.store.remove_schedule(it)
+        }
+
+        fn import_schedule(
+            &self,
+            it: store::ImportSchedule,
+        ) -> store::Answer<'_, store::ScheduleImported> {
+            self.store.import_schedule(it)
+        }
+    }
+
+    /// Fails where what is listed is judged by a time before it: what another has just fired comes again.
+    #[tokio::test]
+    async fn a_schedule_that_is_fired_meanwhile_is_not_moved_back() {
+        let clock = crate::TestClock::at(BEGIN);
+        let store = Arc::new(MemoryStore::with_clock(Arc::new(clock.clone())));
+        every_minute(&store).await;
+        let meanwhile = FiredMeanwhile { store: Arc::clone(&store), clock };
+        move_back(&meanwhile, "here").await.unwrap();
+        assert_eq!(next_of(&store).await, Some(BEGIN + MINUTE * 2));
     }
 
     /// The one schedule of a store, which comes every minute.

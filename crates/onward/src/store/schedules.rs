@@ -5,6 +5,7 @@
 //! compares.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{Answer, NewKey, NewRun, StartAt};
 use crate::limits::SCHEDULE_GRACE;
@@ -13,6 +14,9 @@ use crate::{
     CatchUp, Fingerprint, Json, LatestRun, OnConflict, Overlap, Run, RunId, Schedule, ScheduleSpec,
     Timestamp, Waits,
 };
+
+/// The least by which two times differ.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A store that keeps schedules.
 ///
@@ -33,8 +37,8 @@ use crate::{
 pub trait Schedules: Send + Sync {
     /// Adds a schedule, or changes the one of that name. What is the same already changes nothing.
     /// Other times, another workflow or another input raise its generation. Other times move its next
-    /// time; the same times move it back at most, since a clock that was ahead may have moved it away. A
-    /// paused one stays paused.
+    /// time; the same times move it back at most, since a clock that was ahead may have moved it away, but to no
+    /// time that was fired or that came before the schedule was made. A paused one stays paused.
     fn put_schedule(&self, put: PutSchedule) -> Answer<'_, Schedule>;
 
     /// One schedule.
@@ -324,11 +328,13 @@ pub(crate) fn put(old: Option<&Schedule>, put: &PutSchedule, now: Timestamp) -> 
     let same_input = old.input.fingerprint() == new.input.fingerprint();
     let moved = old.spec != new.spec;
     let other = moved || old.workflow != new.workflow || !same_input;
+    let over = over_by(old, now);
     // A time that has come and was not fired yet is earlier than any that the caller computes.
     let next_at = match (old.next_at, new.next_at) {
-        (Some(old), Some(new)) if !moved => Some(old.min(new)),
-        (Some(old), None) if !moved => Some(old),
-        (_, new) => new,
+        (Some(old), Some(new)) if !moved && new > over => Some(old.min(new)),
+        (Some(old), _) if !moved => Some(old),
+        // Whoever fires begins with the first of its times from there on.
+        (_, new) => new.map(|new| new.max(over + MOMENT)),
     };
     let kept = Schedule {
         input: if same_input { old.input.clone() } else { new.input.clone() },
@@ -344,6 +350,17 @@ pub(crate) fn put(old: Option<&Schedule>, put: &PutSchedule, now: Timestamp) -> 
     let generation = old.generation + u32::from(other);
     let new = Schedule { generation, changed_at, next_at, ..kept };
     (new != *old).then_some(new)
+}
+
+/// The moment up to which the times of a schedule are over, whatever its next time is: they were fired, or came
+/// before it was made. To start them again, whose runs may have been pruned, a clock that is behind is enough.
+///
+/// A clock that was ahead may have fired a time to come. Then the times until that one are not over; but by a
+/// clock that is before the making of the schedule, nothing is known to be ahead.
+pub(crate) fn over_by(schedule: &Schedule, now: Timestamp) -> Timestamp {
+    let made = schedule.created_at;
+    let fired = schedule.latest.as_ref().map(|latest| latest.at);
+    fired.filter(|at| *at <= now || now < made).map_or(made, |at| at.max(made))
 }
 
 impl PutSchedule {
@@ -467,8 +484,6 @@ pub(crate) fn fired(schedule: &mut Schedule, fire: &Fire, occurred: &[Occurred])
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::RunState;
 
@@ -521,6 +536,31 @@ mod tests {
         };
         let new = put(Some(&old), &PutSchedule { priority: 3, ..new() }, LATER).unwrap();
         assert_eq!((new.paused_at, new.latest), (Some(NOW), Some(latest)));
+    }
+
+    #[test]
+    fn a_put_moves_back_to_nothing_that_was_fired_or_came_before_the_schedule() {
+        let at = Timestamp::from_millis;
+        let latest = |at| LatestRun { at, workflow: "report".to_owned(), key: "k".to_owned() };
+        let made = Schedule { next_at: Some(at(90_000)), ..put(None, &new(), NOW).unwrap() };
+        let next_at = |old: &Schedule, next_at, now| {
+            let new = PutSchedule { next_at: Some(next_at), ..new() };
+            put(Some(old), &new, now).map_or(old.next_at, |new| new.next_at)
+        };
+        assert_eq!(next_at(&made, at(1_000), LATER), made.next_at);
+        assert_eq!(next_at(&made, NOW, LATER), made.next_at);
+        assert_eq!(next_at(&made, at(6_000), LATER), Some(at(6_000)));
+        let fired = Schedule { latest: Some(latest(at(8_000))), ..made.clone() };
+        assert_eq!(next_at(&fired, at(8_000), LATER), made.next_at);
+        assert_eq!(next_at(&fired, LATER, LATER), Some(LATER));
+        // A clock that was ahead has fired it.
+        let ahead = Schedule { latest: Some(latest(at(80_000))), ..made.clone() };
+        assert_eq!(next_at(&ahead, at(10_000), LATER), Some(at(10_000)));
+        // By this clock nothing can be said: the schedule is not made yet.
+        assert_eq!(next_at(&ahead, at(10_000), at(1_000)), made.next_at);
+        let spec = ScheduleSpec::Every { every_ms: 2_000, anchor: at(0) };
+        let moved = PutSchedule { spec, next_at: Some(at(2_000)), ..new() };
+        assert_eq!(put(Some(&fired), &moved, LATER).unwrap().next_at, Some(at(8_001)));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Rows that cannot be read: damaged, or of a kind that only a newer build knows. Each harms only what it is about.
 //!
 //! A table of damages to a run, times what that run is to another, on SQLite and on Postgres; then the rows that
-//! are no runs. After each, everybody else is served.
+//! are no runs. After each, everybody else is served. And a line goes on once its bad run can be read again.
+
+mod line;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -12,8 +14,8 @@ use onward::conformance::{Harness, Stage};
 use onward::limits::SCHEDULE_GRACE;
 use onward::store::*;
 use onward::{
-    CatchUp, Entry, Json, LatestRun, Overlap, QueueLimits, RunId, RunState, ScheduleSpec,
-    TestClock, Waits,
+    CatchUp, Entry, Json, LatestRun, OnConflict, Overlap, QueueLimits, RunId, RunState,
+    ScheduleSpec, TestClock, Waits,
 };
 
 use crate::database::{Schema, connect, open};
@@ -67,11 +69,36 @@ impl Raw {
     }
 
     async fn damage(&self, run: RunId, set: &str) {
-        let which = match self {
+        self.change("runs", set, &self.which(run)).await;
+    }
+
+    fn which(&self, run: RunId) -> String {
+        match self {
             Raw::Sqlite(_) => format!("id = x'{:032x}'", run.as_u128()),
             Raw::Postgres(_) => format!("id = '{run}'"),
-        };
-        self.change("runs", set, &which).await;
+        }
+    }
+
+    /// The text in a column of a run.
+    async fn read(&self, run: RunId, column: &str) -> Option<String> {
+        let which = self.which(run);
+        match self {
+            Raw::Sqlite(path) => {
+                let sql = format!("select {column} from onward_runs where {which}");
+                let conn = rusqlite::Connection::open(path).unwrap();
+                conn.query_row(&sql, [], |row| row.get(0)).unwrap()
+            }
+            Raw::Postgres(client) => {
+                let sql = format!("select {column} from runs where {which}");
+                client.query_one(&sql, &[]).await.unwrap().get(0)
+            }
+        }
+    }
+
+    /// Puts a text that was read there back.
+    async fn write(&self, run: RunId, column: &str, text: Option<&str>) {
+        let text = text.map_or("null".to_owned(), |text| format!("'{text}'"));
+        self.damage(run, &format!("{column} = {text}")).await;
     }
 }
 

@@ -18,6 +18,7 @@ use crate::limits::{QUEUE_DEFAULT, SCHEDULE_CATCH_UP_MAX, TAGS_MAX};
 use crate::model::schedule::{SCHEDULE_TAG, SCHEDULED_AT_TAG};
 use crate::schedule::{Times, fire_due};
 use crate::store::PutSchedule;
+use crate::store::schedules::over_by;
 use crate::{CatchUp, Code, Error, Json, Overlap, Schedule, ScheduleSpec, Timestamp, Workflow};
 
 /// A schedule that is being set up; made by [`ScheduleHandle::cron`] and [`ScheduleHandle::every`].
@@ -185,13 +186,15 @@ impl ScheduleStart {
         let (handle, client) = (&setup.handle, &setup.handle.client);
         let schedules = client.schedules()?;
         let now = handle.now();
-        let next_at = times.after(now);
-        if next_at.is_none() {
+        if times.after(now).is_none() {
             let about = format!("{} does not come again", setup.spec);
             return Err(Error::new(Code::InvalidSchedule).about(about));
         }
-        // What is due by the old times is not lost when they change.
         let old = schedules.get_schedule(handle.name.clone()).await?;
+        // This process's clock may be behind what was fired.
+        let over = old.as_ref().map_or(now, |old| over_by(old, now));
+        let next_at = times.after(now.max(over));
+        // What is due by the old times is not lost when they change.
         if let Some(old) = old.filter(|old| old.spec != setup.spec) {
             let fired =
                 fire_due(client.store.as_ref(), schedules, old, (now, &client.caller)).await;

@@ -63,7 +63,7 @@ pub(super) async fn end(tx: &mut Tx, row: &mut Row, state: RunState) -> Result<(
     row.run.worker = None;
     row.ticket = None;
     tx.save(row).await?;
-    turn::leave(tx, row.run.successor, ahead).await?;
+    turn::leave(tx, &row.run, ahead).await?;
     tell_parent(tx, row).await
 }
 

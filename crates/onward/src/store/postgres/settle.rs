@@ -157,7 +157,7 @@ fn finished(row: &mut Row, state: RunState, now: Timestamp) {
 async fn finish(tx: &mut Tx, mut row: Row, state: RunState) -> Result<Settled, Fault> {
     finished(&mut row, state, tx.now);
     tx.save(&row).await?;
-    turn::leave(tx, row.run.successor, None).await?;
+    turn::begin(tx, row.run.successor).await?;
     tell_parent(tx, &row).await?;
     cascade(tx, &row).await?;
     Ok(Settled::AsSaid)

@@ -8,8 +8,8 @@ use tokio_postgres::types::Type;
 use super::fault::{AGAIN_MAX, Fault};
 use super::row::{Row, run_uuid};
 use super::tx::{Param, Tx};
-use crate::RunId;
 use crate::store::rules::{self, InLine};
+use crate::{Run, RunId};
 
 /// Gives a run the place behind this one, unless that one has ended.
 pub(super) async fn join(tx: &mut Tx, ahead: RunId, run: RunId) -> Result<Option<InLine>, Fault> {
@@ -20,9 +20,10 @@ pub(super) async fn join(tx: &mut Tx, ahead: RunId, run: RunId) -> Result<Option
     tx.save(&row).await?;
     tx.changed(ahead);
     if let Some(id) = next {
-        let row = tx.locked_readable(id).await?;
-        let waits = |row: &Row| rules::behind(row.run.waits_for.as_ref()) == Some(ahead);
-        next = row.filter(waits).map(|row| row.run.id);
+        // One that cannot be read keeps its place: it may be mended before its turn, and others may be behind it.
+        // So it may still name the run that was ahead of it before.
+        let waits = |row: &Row| rules::behind(row.run.waits_for.as_ref()).is_some();
+        next = tx.locked_readable(id).await?.is_none_or(|row| waits(&row)).then_some(id);
     }
     move_behind(tx, next, run).await?;
     Ok(Some(InLine { ahead, next }))
@@ -44,26 +45,49 @@ pub(super) async fn move_behind(
     Ok(())
 }
 
-/// Lets the run behind one that ended begin, or take the place of one that ended before its turn.
-pub(super) async fn leave(
-    tx: &mut Tx,
-    next: Option<RunId>,
-    ahead: Option<RunId>,
-) -> Result<(), Fault> {
+/// Lets the run behind one that ended begin.
+pub(super) async fn begin(tx: &mut Tx, next: Option<RunId>) -> Result<(), Fault> {
     let Some(id) = next else { return Ok(()) };
-    if let Some(ahead) = ahead {
-        let params: [Param<'_>; 2] = [(&run_uuid(ahead), Type::UUID), (&run_uuid(id), Type::UUID)];
-        tx.rows(include_str!("sql/turn_successor.sql"), &params).await?;
-        return move_behind(tx, next, ahead).await;
+    match tx.locked_readable(id).await? {
+        Some(mut row) => {
+            if !rules::take_turn(&mut row.run, tx.now) {
+                return Ok(());
+            }
+            tx.save(&row).await?;
+        }
+        None => {
+            let params: [Param<'_>; 2] =
+                [(&run_uuid(id), Type::UUID), (&tx.now.as_millis(), Type::INT8)];
+            tx.rows(include_str!("sql/turn_unread.sql"), &params).await?;
+        }
     }
-    if let Some(mut row) = tx.locked_readable(id).await?
-        && rules::take_turn(&mut row.run, tx.now)
-    {
-        tx.save(&row).await?;
-        tx.changed(id);
-        tx.work();
-    }
+    tx.changed(id);
+    tx.work();
     Ok(())
+}
+
+/// Lets the run behind one that ended begin, or take the place of one that ended before its turn.
+pub(super) async fn leave(tx: &mut Tx, ended: &Run, ahead: Option<RunId>) -> Result<(), Fault> {
+    let next = ended.successor;
+    let (Some(id), Some(ahead)) = (next, ahead) else { return begin(tx, next).await };
+    let ahead = just_ahead(tx, ended.id, ahead).await?;
+    let params: [Param<'_>; 2] = [(&run_uuid(ahead), Type::UUID), (&run_uuid(id), Type::UUID)];
+    tx.rows(include_str!("sql/turn_successor.sql"), &params).await?;
+    move_behind(tx, next, ahead).await
+}
+
+/// The run that a run is behind, which was behind this one before: it knows of no other if it could not be read
+/// when that changed.
+async fn just_ahead(tx: &Tx, run: RunId, before: RunId) -> Result<RunId, Fault> {
+    let mut ahead = before;
+    for _ in 0..rules::MOVES_MAX {
+        let Some(row) = tx.locked_readable(ahead).await? else { break };
+        match rules::nearer(&row.run, run) {
+            Some(nearer) => ahead = nearer,
+            None => return Ok(ahead),
+        }
+    }
+    Ok(before)
 }
 
 /// The run by which to judge whether the line of `latest` is free. Whoever looked for it held no lock, so it

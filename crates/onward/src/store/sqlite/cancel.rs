@@ -60,7 +60,7 @@ pub(super) fn end(tx: &mut Tx<'_>, row: &mut Row, state: RunState) -> Result<(),
     let ahead = rules::end(&mut row.run, state, tx.now);
     row.release();
     row.save(tx.conn)?;
-    turn::leave(tx, row.run.successor, ahead)?;
+    turn::leave(tx, &row.run, ahead)?;
     tell_parent(tx, &row.run)
 }
 

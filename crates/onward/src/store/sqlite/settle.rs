@@ -167,7 +167,7 @@ fn finish(
         successor
     ];
     tx.execute(include_str!("sql/settle_end.sql"), params)?;
-    turn::leave(tx, held.successor, None)?;
+    turn::begin(tx, held.successor)?;
     if rules::cascades(state, held.cancel_asked) {
         tx.execute(include_str!("sql/cascade_mark.sql"), [held.no])?;
     }
