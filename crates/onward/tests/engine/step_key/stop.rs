@@ -148,13 +148,19 @@ async fn a_recorded_begin_leads_to_a_body_unless_the_run_ends() {
 
 /// Serves a step whose body ends in the poll in which the function ends too, in this way. If the key
 /// says what came of it, the function returns that.
-async fn serve_last_poll(onward: &Onward, effects: &Counter, how: &'static str) -> Worker {
-    let effects = Arc::clone(effects);
+async fn serve_last_poll(
+    onward: &Onward,
+    began: &Counter,
+    effects: &Counter,
+    how: &'static str,
+) -> Worker {
+    let (began, effects) = (Arc::clone(began), Arc::clone(effects));
     let worker = onward.worker().serve(WORK, move |ctx: Ctx, _| {
-        let effects = Arc::clone(&effects);
+        let (began, effects) = (Arc::clone(&began), Arc::clone(&effects));
         async move {
             let ended = AtomicBool::new(false);
             let body = async |step: onward::Step| {
+                count(&began);
                 if how == "is cancelled" {
                     step.cancelled().await;
                 }
@@ -184,12 +190,12 @@ async fn serve_last_poll(onward: &Onward, effects: &Counter, how: &'static str) 
 async fn an_end_in_the_last_poll_is_kept_with_the_key() {
     on_each_store(|onward: Onward| async move {
         for how in ["returns", "fails", "panics", "is cancelled"] {
-            let effects = Counter::default();
-            let worker = serve_last_poll(&onward, &effects, how).await;
+            let (began, effects) = (Counter::default(), Counter::default());
+            let worker = serve_last_poll(&onward, &began, &effects, how).await;
             let first = onward.start(WORK, &1).await.unwrap();
             if how == "is cancelled" {
-                let held = async || onward.step_key(KEY).await.unwrap().is_some();
-                until("it has the key", held).await;
+                // Not sooner: a body whose key comes while its run stops does not begin.
+                until("its body executes", async || counted(&began) > 0).await;
                 first.cancel().await.unwrap();
             }
             first.ended().await.unwrap();
