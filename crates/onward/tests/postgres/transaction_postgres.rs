@@ -63,7 +63,7 @@ impl Bank {
             step: step.into(),
             body: TransactionBody::postgres(body),
             place: Arc::clone(&seat) as Arc<dyn Place>,
-            time_max: Duration::from_millis(500),
+            time_max: Duration::from_secs(2),
         };
         (transact, seat)
     }
