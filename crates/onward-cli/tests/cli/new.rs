@@ -31,8 +31,7 @@ fn cargo(dir: &Path, args: &[&str]) -> Output {
     ];
     command.args(profile.iter().flat_map(|setting| ["--config", setting]));
     // One core: the other tests have limits of time.
-    command.env("CARGO_BUILD_JOBS", "1");
-    command.env("CARGO_TARGET_DIR", target).args(args).arg("--offline").current_dir(dir);
+    command.env("CARGO_TARGET_DIR", target).args(args).args(["-j1", "--offline"]).current_dir(dir);
     command.output().unwrap()
 }
 
