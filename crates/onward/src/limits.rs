@@ -54,6 +54,14 @@ pub const STEP_ID_BYTES_MAX: usize = 255;
 /// past it too.
 pub const SIGNALS_MAX: u64 = 10_000;
 
+/// Bytes of the signals that one run is sent in its life: 16 MiB, half of what its history may hold, for the
+/// same reason. Past it the sender is refused. The ends of children count, but are kept past it too.
+pub const SIGNALS_BYTES_MAX: usize = HISTORY_BYTES_MAX / 2;
+
+/// Bytes of signals after which one look at a run's inbox, or one claim of the run, reads no further one:
+/// 8 MiB, four signals of full size. The next look continues.
+pub const INBOX_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Signals with a sender's key that a run took and that the run which goes on for it still knows, the
 /// latest of them: a sender who repeats one is not taken for another.
 pub const SIGNAL_KEYS_CARRIED_MAX: usize = 256;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Onward, SendSignal};
 use crate::ctx::{Issued, Token};
 use crate::limits::PAGE_ROWS_MAX;
-use crate::store::Error as StoreError;
+use crate::store::{Error as StoreError, Inbox, InboxRest};
 use crate::{Code, Entry, Error};
 
 impl Onward {
@@ -100,7 +100,15 @@ impl Onward {
     }
 
     async fn is_answered(&self, token: &Token) -> Result<bool, Error> {
-        let inbox = self.inner.store.inbox(token.run, 0).await?;
-        Ok(inbox.signals.iter().any(|signal| signal.name == token.signal()))
+        let mut after = 0;
+        loop {
+            let Inbox { signals, rest, .. } = self.inner.store.inbox(token.run, after).await?;
+            if signals.iter().any(|signal| signal.name == token.signal()) {
+                return Ok(true);
+            }
+            let last = signals.last().filter(|_| rest == InboxRest::More);
+            let Some(last) = last else { return Ok(false) };
+            after = last.no;
+        }
     }
 }

@@ -251,6 +251,10 @@ impl CopyTo {
         let mut after = None;
         loop {
             let page = from.step_keys(after, COPY_BATCH_MAX).await?;
+            if let Some(key) = page.unreadable.first() {
+                let about = format!("the step key {key:?} of the source");
+                return Err(Error::new(Code::StoreCorrupt).about(about));
+            }
             pass.copied.step_keys += page.keys.len() as u64;
             after = page.keys.last().map(|key| key.key.clone());
             for key in page.keys.into_iter().filter(|_| !self.dry_run) {

@@ -15,7 +15,7 @@ use super::Inner;
 use super::signal::SendSignal;
 use crate::ending::{Ending, EndingWaiter};
 use crate::limits::PAGE_ROWS_MAX;
-use crate::store::{Duplicates, Signal, Topic, Which};
+use crate::store::{Duplicates, Inbox, InboxRest, Signal, Topic, Which};
 use crate::why::{Around, Why, why};
 use crate::{Code, Error, Json, Record, RecordKind, Run, RunId, RunState};
 
@@ -282,9 +282,16 @@ impl<O> RunHandle<O> {
     /// # Errors
     /// `run_not_found`, `payload_unreadable`, or that the store does not answer.
     pub async fn signals_untaken(&self) -> Result<Vec<Signal>, Error> {
-        let inbox = self.client.store.inbox(self.id, 0).await?;
-        let mut untaken = inbox.signals;
-        untaken.retain(Signal::is_for_function);
+        let mut untaken = Vec::new();
+        let mut after = 0;
+        loop {
+            let Inbox { signals, rest, .. } = self.client.store.inbox(self.id, after).await?;
+            after = signals.last().map_or(after, |last| last.no);
+            untaken.extend(signals.into_iter().filter(Signal::is_for_function));
+            if rest != InboxRest::More {
+                break;
+            }
+        }
         let mut after = None;
         while !untaken.is_empty() {
             let page = self.client.store.history(self.id, after, PAGE_ROWS_MAX).await?;

@@ -9,12 +9,10 @@ use tokio_postgres::GenericClient;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::SendSignal;
-use crate::limits::SIGNALS_MAX;
 use crate::store::{NewSignal, signal_said};
 use crate::{Code, Error};
 
-const SIGNAL: &str =
-    "select how from onward.signal_inside($1, $2::text::uuid, $3, $4, $5, $6, $7, $8)";
+const SIGNAL: &str = "select how from onward.signal_inside($1, $2::text::uuid, $3, $4, $5, $6, $7)";
 
 impl SendSignal {
     /// Sends the signal inside a transaction of your own on the store's database: it is sent if,
@@ -75,7 +73,6 @@ impl SendSignal {
             .bind(&call.new.key)
             .bind(&call.fingerprint)
             .bind(&call.body)
-            .bind(call.most)
             .fetch_one(&mut **transaction)
             .await
             .map_err(|error| Error::new(Code::StoreUnavailable).because(error))?;
@@ -92,7 +89,6 @@ struct Call {
     run: String,
     fingerprint: Vec<u8>,
     body: String,
-    most: i64,
     new: NewSignal,
 }
 
@@ -110,12 +106,11 @@ impl Call {
             run: new.run.to_string(),
             fingerprint: new.fingerprint.0.to_vec(),
             body: new.body.as_str().to_owned(),
-            most: i64::try_from(SIGNALS_MAX).unwrap_or(i64::MAX),
             new,
         })
     }
 
-    fn params(&self) -> [(&(dyn ToSql + Sync), Type); 8] {
+    fn params(&self) -> [(&(dyn ToSql + Sync), Type); 7] {
         [
             (&self.now, Type::INT8),
             (&self.run, Type::TEXT),
@@ -124,7 +119,6 @@ impl Call {
             (&self.new.key, Type::TEXT),
             (&self.fingerprint, Type::BYTEA),
             (&self.body, Type::TEXT),
-            (&self.most, Type::INT8),
         ]
     }
 

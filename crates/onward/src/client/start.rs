@@ -342,6 +342,7 @@ async fn start_claimed(
         voided_seq: None,
         builds: BTreeMap::new(),
         signals: Vec::new(),
+        signals_to: 0,
         unreadable: None,
     });
     new.claimant = Some(claimant);

@@ -166,6 +166,9 @@ macro_rules! conformance_suite {
                 continuation_takes_the_signals_not_delivered
                 continuation_is_told_no_ends_of_children
                 signals_of_a_run_are_bounded
+                signals_of_a_run_are_bounded_in_bytes
+                inbox_comes_in_pages
+                ends_of_children_come_in_pages
                 signal_carries_any_text
             }
             child {

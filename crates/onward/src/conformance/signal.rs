@@ -1,8 +1,12 @@
 //! Signals: kept in order, once per key, never missed, whatever state they meet a run in.
 
 use super::stage::*;
-use crate::limits::{SIGNAL_KEYS_CARRIED_MAX, SIGNALS_MAX};
-use crate::store::{Conflict, End, Error, Inbox, NewSignal, Settle, Settled, Signal, Signalled};
+use crate::limits::{
+    INBOX_BYTES_MAX, PAYLOAD_BYTES_MAX, SIGNAL_KEYS_CARRIED_MAX, SIGNALS_BYTES_MAX, SIGNALS_MAX,
+};
+use crate::store::{
+    Conflict, End, Error, Inbox, InboxRest, NewSignal, Settle, Settled, Signal, Signalled,
+};
 use crate::{Entry, Json, RunId, RunState, Waits};
 
 /// A signal to send, with a key of its own.
@@ -284,6 +288,100 @@ pub async fn signals_of_a_run_are_bounded(stage: &Stage) {
     let more = stage.store.signal(new_signal(full, "go", 1)).await;
     assert_conflict(more, Conflict::SignalsFull { run: full });
     assert!(send(stage, keyed_signal(full, "go", 1, "last")).await.was_there);
+}
+
+/// A signal of so many bytes that no codec makes much shorter.
+fn large_signal(run: RunId, name: &str, bytes: usize) -> NewSignal {
+    let body = large(bytes);
+    NewSignal { fingerprint: body.fingerprint(), body, ..new_signal(run, name, 0) }
+}
+
+fn large(bytes: usize) -> Json {
+    Json::stored(format!("\"{}\"", noise(bytes)))
+}
+
+/// Text in which nothing repeats, of letters that JSON need not escape.
+fn noise(bytes: usize) -> String {
+    let words = (1_u64..).flat_map(|number| {
+        let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        ((mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB)).to_be_bytes()
+    });
+    words.map(|byte| char::from(b'#' + byte % 57)).take(bytes).collect()
+}
+
+/// A run takes a bounded number of bytes of signals; a small one may fit where a large one does not, a repeat is
+/// known all the same, and how a child ended is kept.
+pub async fn signals_of_a_run_are_bounded_in_bytes(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let child = stage.start(super::child::child_of(lease, "$child/ship")).await;
+    let first = large_signal(lease.run, "go", SIGNALS_BYTES_MAX * 6 / 10);
+    send(stage, first.clone()).await;
+    let second = large_signal(lease.run, "go", SIGNALS_BYTES_MAX * 6 / 10);
+    let full = Conflict::SignalsFull { run: lease.run };
+    assert_conflict(stage.store.signal(second.clone()).await, full);
+    assert!(send(stage, first).await.was_there);
+    assert_eq!(send(stage, new_signal(lease.run, "go", 1)).await.no, 2);
+    assert_conflict(stage.store.signal(second).await, full);
+    let held = worker.take(child).await;
+    let output = large(SIGNALS_BYTES_MAX / 2);
+    stage.settle(held, End::Completed(output)).await.unwrap();
+    assert_conflict(stage.store.signal(new_signal(lease.run, "go", 2)).await, full);
+    assert_eq!(stage.run(lease.run).await.signals, 3);
+}
+
+/// Signals up to the limit of bytes come to a claim, and to a look, in pages; the next look continues.
+pub async fn inbox_comes_in_pages(stage: &Stage) {
+    let worker = stage.worker().await;
+    let run = stage.start(new_run()).await;
+    // Encoded, they are a third longer.
+    for _ in 0..6 {
+        send(stage, large_signal(run, "go", SIGNALS_BYTES_MAX / 9)).await;
+    }
+    let claimed = worker.take_whole(run).await;
+    let first = inbox(stage, run, 0).await;
+    assert_eq!(first.rest, InboxRest::More);
+    assert_eq!(claimed.signals, first.signals);
+    let last = first.signals.last().unwrap().no;
+    assert_eq!(claimed.signals_to, last);
+    let bytes: usize = first.signals.iter().map(Signal::bytes).sum();
+    let before = bytes - first.signals.last().unwrap().bytes();
+    assert!(before <= INBOX_BYTES_MAX, "{before}");
+    let rest = inbox(stage, run, last).await;
+    assert_eq!(rest.rest, InboxRest::Nothing);
+    let numbers = first.signals.iter().chain(&rest.signals).map(|signal| signal.no);
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(rest.wakes, first.wakes);
+}
+
+/// So do the ends of children, which are past the limit of bytes.
+pub async fn ends_of_children_come_in_pages(stage: &Stage) {
+    let worker = stage.worker().await;
+    let lease = stage.running(&worker).await;
+    let output = large(PAYLOAD_BYTES_MAX - 2);
+    for number in 0..10 {
+        let child = super::child::child_of(lease, &format!("$child/ship-{number}"));
+        let held = worker.take(stage.start(child).await).await;
+        stage.settle(held, End::Completed(output.clone())).await.unwrap();
+    }
+    stage.settle(lease, End::Released).await.unwrap();
+    let claimed = worker.take_whole(lease.run).await;
+    let (mut after, mut all) = (claimed.signals_to, claimed.signals);
+    let first = all.len();
+    loop {
+        let page = inbox(stage, lease.run, after).await;
+        after = page.signals.last().map_or(after, |last| last.no);
+        all.extend(page.signals);
+        if page.rest == InboxRest::Nothing {
+            break;
+        }
+    }
+    assert!(first < 10, "{first}");
+    assert_eq!(
+        all.iter().map(|signal| signal.no).collect::<Vec<_>>(),
+        (1..=10).collect::<Vec<_>>()
+    );
 }
 
 async fn whole(stage: &Stage, run: RunId) -> crate::store::WholeRun {

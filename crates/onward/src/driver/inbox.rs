@@ -3,14 +3,55 @@
 //! Owns: hearing of them while a future waits for one. A hint makes it look at once, a timer now
 //! and then, in case a hint was lost. Never delivers; the board does.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::wake::Here;
-use super::{Driver, Stop};
-use crate::store::{self, BoxFuture, Inbox, Store, Topic, Waiter};
-use crate::{RunId, Timestamp};
+use super::{Driver, Setting, Stop, finish, unreadable};
+use crate::store::{self, BoxFuture, Claimed, End, Inbox, InboxRest, Signal, Store, Topic, Waiter};
+use crate::{Code, RecordKind, RunId, Timestamp};
+
+/// Adds the signals of a claimed run that did not fit into the claim. Before the function begins, since the end
+/// of a child that is not among them would let the child begin again. If that fails, the attempt ends so.
+pub(super) async fn load_rest(setting: &Setting, claimed: &mut Claimed) -> Result<(), End> {
+    let (run, wakes) = (claimed.run.id, claimed.run.wakes);
+    while claimed.signals_to < claimed.run.signals {
+        let inbox = match setting.store.inbox(run, claimed.signals_to).await {
+            Ok(inbox) => inbox,
+            Err(store::Error::Unreadable(found)) => {
+                return Err(unreadable::end(setting, claimed, found.to_string()));
+            }
+            Err(error) => {
+                tracing::warn!(%run, %error, "cannot read the run's signals: it is claimed again");
+                return Err(End::Released);
+            }
+        };
+        let taken: HashSet<_> = (claimed.history.iter())
+            .filter(|record| record.entry.kind() == RecordKind::Arrived)
+            .map(|record| record.step.as_str())
+            .collect();
+        let is_untaken = |signal: &Signal| {
+            !signal.is_carried() && !taken.contains(signal.recorded_as().as_str())
+        };
+        let last = inbox.signals.last().map(|signal| signal.no);
+        claimed.signals.extend(inbox.signals.into_iter().filter(is_untaken));
+        claimed.signals_to = match inbox.rest {
+            InboxRest::Unreadable(why) => {
+                let why = unreadable_signal(&why);
+                return Err(finish::stuck(run, Code::CorruptRecord, why, wakes));
+            }
+            InboxRest::More => last.unwrap_or(claimed.run.signals),
+            InboxRest::Nothing => last.unwrap_or_default().max(claimed.run.signals),
+        };
+    }
+    Ok(())
+}
+
+fn unreadable_signal(why: &str) -> String {
+    format!("a signal cannot be read: {why}")
+}
 
 /// A look at the inbox that is under way, and what leads to the next.
 pub(super) struct Hearing {
@@ -87,13 +128,20 @@ impl Driver {
         if inbox.paused {
             self.control.stop(Stop::Release);
         }
-        self.wakes_seen = self.wakes_seen.max(inbox.wakes);
         if let Some(last) = inbox.signals.last() {
             self.signals_seen = last.no;
         }
         let _here = Here::enter(Here::Function(self.board.wakes.token));
         self.board.arrive(inbox.signals);
-        self.board.looked(look);
+        match inbox.rest {
+            InboxRest::Nothing => {
+                self.wakes_seen = self.wakes_seen.max(inbox.wakes);
+                self.board.looked(look);
+            }
+            InboxRest::More => self.look_at_inbox(),
+            // A wait must not end by its limit either: what cannot be read may have come in time.
+            InboxRest::Unreadable(why) => self.bad_signal = Some(unreadable_signal(&why)),
+        }
     }
 
     /// Until when a run that waits for a signal is kept in memory, in case it comes soon. With

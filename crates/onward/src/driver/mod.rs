@@ -137,6 +137,8 @@ pub(crate) struct Driver {
     /// The number of the last signal that is known of, and how the next is heard of.
     signals_seen: u64,
     hearing: Option<Hearing>,
+    /// Why the next signal cannot be read.
+    bad_signal: Option<String>,
     noting: Noting,
     /// Since when the run has only waited, and until when it is kept in memory all the same.
     resting_since: Option<Timestamp>,
@@ -170,7 +172,7 @@ const MISFIT: (Code, &str) = (Code::TypeMismatch, "the run's input does not fit 
 /// Executes a claimed run until it is settled, dropped or lost.
 pub(crate) async fn drive(
     setting: Setting,
-    claimed: Box<Claimed>,
+    mut claimed: Box<Claimed>,
     handler: Handler,
     control: Arc<Control>,
 ) -> Drove {
@@ -182,6 +184,9 @@ pub(crate) async fn drive(
         && let Some(stop) = undo::marked(&setting, &claimed)
     {
         let end = finish::end_of_stop(stop);
+        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
+    }
+    if let Err(end) = inbox::load_rest(&setting, &mut claimed).await {
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
     if let Some(detail) = unreadable::found(&setting, &claimed) {
@@ -258,7 +263,8 @@ impl Driver {
             key_work: KeyWork::new(),
             to_start: Vec::new(),
             starting: None,
-            signals_seen: run.signals,
+            signals_seen: claimed.signals_to,
+            bad_signal: None,
             hearing: None,
             noting: Noting::default(),
             resting_since: None,
@@ -359,6 +365,9 @@ impl Driver {
             return None;
         }
         let waits = self.board.waits_for()?;
+        if let Some(why) = self.bad_signal.take() {
+            return Some(Verdict::Stuck(Code::CorruptRecord, why));
+        }
         let due = self.board.next_alarm().map(|(due, _)| due);
         let now = self.setting.store.clock().now();
         let soon = due.is_some_and(|due| due.since(now) <= self.setting.linger);

@@ -23,6 +23,8 @@ mod portable;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub(crate) mod queues;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
+pub(crate) mod reading;
 #[cfg(feature = "redis")]
 mod redis;
 pub(crate) mod rules;
@@ -65,7 +67,7 @@ pub use schedules::{
     Advance, DueSchedules, Fire, Fired, ImportSchedule, NewOccurrence, Occurred, OccurrenceInput,
     PutSchedule, Resume, ScheduleImported, SchedulePage, Schedules,
 };
-pub use signal::{Inbox, NewSignal, Signal, Signalled};
+pub use signal::{Inbox, InboxRest, NewSignal, Signal, Signalled};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "sqlite")]
@@ -177,7 +179,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled>;
 
     /// What came in for a run after its `after`th signal, with its marks, all of one moment: who
-    /// has seen this may park the run with its number of wakes. At most `SIGNALS_MAX` signals.
+    /// has seen this to its end may park the run with its number of wakes.
     fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox>;
 
     /// Asks a run to end, and notes that its children must be asked too. A running run is marked, and

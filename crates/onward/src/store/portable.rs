@@ -121,6 +121,12 @@ impl WholeRun {
             + tags.chain(callers).sum::<usize>()
     }
 
+    /// Bytes of the signals that came for it.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn signal_bytes(&self) -> u64 {
+        self.signals.iter().map(|signal| signal.bytes() as u64).sum()
+    }
+
     /// The run as the sweep leaves it that takes it from its lost worker. The loss is dated at the
     /// latest time that the run knows of, so that a second copy of it is the same.
     #[must_use]

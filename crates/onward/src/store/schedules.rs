@@ -272,55 +272,6 @@ impl Occurred {
     }
 }
 
-/// Schedules as they are read by name, some of which cannot be: those take no places of the others.
-pub(crate) struct Reading {
-    after: String,
-    limit: usize,
-    schedules: Vec<Schedule>,
-    unreadable: Vec<String>,
-}
-
-impl Reading {
-    pub(crate) fn new(after: Option<String>, limit: usize) -> Self {
-        let after = after.unwrap_or_default();
-        Self { after, limit, schedules: Vec::new(), unreadable: Vec::new() }
-    }
-
-    /// The name after which the next look begins, and how many rows it asks for.
-    pub(crate) fn next(&self) -> (&str, usize) {
-        (&self.after, self.limit - self.schedules.len())
-    }
-
-    /// Takes what a look found, by name; says whether there may be more to look for.
-    pub(crate) fn take(&mut self, found: Vec<(String, Option<Schedule>)>) -> bool {
-        let is_last = found.len() < self.next().1;
-        for (name, schedule) in found {
-            self.after.clone_from(&name);
-            match schedule {
-                Some(schedule) => self.schedules.push(schedule),
-                None => self.unreadable.push(name),
-            }
-        }
-        !is_last && self.next().1 > 0
-    }
-
-    pub(crate) fn schedules(self) -> Vec<Schedule> {
-        self.schedules
-    }
-
-    /// A page, where one schedule more than it has was asked for.
-    pub(crate) fn page(mut self) -> SchedulePage {
-        let more = self.next().1 == 0;
-        if more {
-            self.schedules.pop();
-            let last = self.schedules.last().map(|last| last.name.as_str());
-            // Those behind it come with the next page.
-            self.unreadable.retain(|name| Some(name.as_str()) < last);
-        }
-        SchedulePage { schedules: self.schedules, unreadable: self.unreadable, more }
-    }
-}
-
 /// What a put makes of a schedule; nothing when it is as it was.
 pub(crate) fn put(old: Option<&Schedule>, put: &PutSchedule, now: Timestamp) -> Option<Schedule> {
     let new = put.fresh(now);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Conflict, Error};
 use crate::json::Fingerprint;
-use crate::limits::SIGNALS_MAX;
+use crate::limits::{INBOX_BYTES_MAX, SIGNALS_BYTES_MAX, SIGNALS_MAX};
 use crate::model::step_id;
 use crate::{Failure, Json, Run, RunId, RunState, Timestamp, Waits};
 
@@ -26,6 +26,13 @@ pub struct NewSignal {
     pub fingerprint: Fingerprint,
     /// What it carries.
     pub body: Json,
+}
+
+impl NewSignal {
+    /// Bytes of payload.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.name.len() + self.key.len() + self.body.as_str().len()) as u64
+    }
 }
 
 /// A signal that came in for a run.
@@ -113,28 +120,40 @@ pub struct Inbox {
     pub cancel_asked: bool,
     /// Whether somebody paused it.
     pub paused: bool,
-    /// The signals, in the order in which they came.
+    /// The signals, in the order in which they came, up to [`INBOX_BYTES_MAX`](crate::limits::INBOX_BYTES_MAX).
     pub signals: Vec<Signal>,
+    /// What comes after them.
+    pub rest: InboxRest,
 }
 
-impl Inbox {
-    /// Adds signals up to the first that cannot be read. With that one the wakes do not count as seen: the
-    /// run hears of its marks, and when it would wait it is claimed anew instead, which sets it aside.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(crate) fn add<E: std::fmt::Debug>(
-        &mut self,
-        found: impl Iterator<Item = Result<Signal, E>>,
-    ) {
-        for signal in found {
-            match signal {
-                Ok(signal) => self.signals.push(signal),
-                Err(error) => {
-                    tracing::warn!(?error, "a signal cannot be read, and holds up those behind it");
-                    self.wakes = 0;
-                    return;
-                }
-            }
-        }
+/// What an inbox has after the signals of one look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InboxRest {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// More signals: whoever waits for one looks again, after the last of these.
+    More,
+    /// A signal that cannot be read, for this reason. It holds up those behind it.
+    Unreadable(String),
+}
+
+/// Signals up to a page of them.
+#[derive(Debug, Default)]
+pub(crate) struct SignalPage {
+    pub(crate) signals: Vec<Signal>,
+    bytes: usize,
+}
+
+impl SignalPage {
+    /// Whether the page takes a further signal.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes <= INBOX_BYTES_MAX
+    }
+
+    pub(crate) fn add(&mut self, signal: Signal) {
+        self.bytes += signal.bytes();
+        self.signals.push(signal);
     }
 }
 
@@ -168,10 +187,10 @@ pub(crate) fn end_signalling(parent: &Run) -> Option<Signalling> {
     }
 }
 
-/// Refuses a sender when the run was sent as many signals as it may be. The end of a child is always
-/// kept: there are no more of them than the run has started.
-pub(crate) fn check_room(run: &Run) -> Result<(), Error> {
-    if run.signals < SIGNALS_MAX {
+/// Refuses a sender when the run was sent as many signals as it may be, or as many bytes of them. The end of
+/// a child is always kept: there are no more of them than the run has started.
+pub(crate) fn check_room(run: &Run, bytes: u64, new: &NewSignal) -> Result<(), Error> {
+    if run.signals < SIGNALS_MAX && bytes + new.bytes() <= SIGNALS_BYTES_MAX as u64 {
         return Ok(());
     }
     Err(Error::Conflict(Conflict::SignalsFull { run: run.id }))

@@ -243,6 +243,9 @@ pub struct StepKey {
 pub struct StepKeyPage {
     /// The keys.
     pub keys: Vec<StepKey>,
+    /// Those among them that cannot be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
     /// Whether more follow.
     pub more: bool,
 }

@@ -258,8 +258,11 @@ pub struct Claimed {
     /// The builds of earlier attempts, by attempt number.
     pub builds: BTreeMap<u32, String>,
     /// The signals that are not in the history yet, in the order in which they came: those that the run
-    /// counts, and none that came since.
+    /// counts, and none that came since, up to [`INBOX_BYTES_MAX`](crate::limits::INBOX_BYTES_MAX).
     pub signals: Vec<Signal>,
+    /// The number of the last signal up to which `signals` has them all: whoever waits for a further one
+    /// looks after that.
+    pub signals_to: u64,
     /// The first payload of it that cannot be read here, which is left as it is stored.
     pub unreadable: Option<Box<Unreadable>>,
 }

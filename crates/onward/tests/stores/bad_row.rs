@@ -404,10 +404,12 @@ async fn bad_signal_of_a_running_run<H: Harness>() {
     raw.change("signals", damage, "no = 2").await;
     let inbox = stage.store.inbox(lease.run, 0).await.unwrap();
     assert_eq!(inbox.signals.iter().map(|signal| signal.no).collect::<Vec<_>>(), [1]);
+    assert!(matches!(inbox.rest, InboxRest::Unreadable(_)), "{inbox:?}");
     stage.store.cancel(lease.run).await.unwrap();
     let inbox = stage.store.inbox(lease.run, 1).await.unwrap();
     assert!(inbox.cancel_asked && inbox.signals.is_empty(), "{inbox:?}");
-    stage.settle(lease, parked(inbox.wakes)).await.unwrap();
+    assert!(matches!(inbox.rest, InboxRest::Unreadable(_)), "{inbox:?}");
+    stage.settle(lease, End::Released).await.unwrap();
     others_are_served(&stage, &worker).await;
     assert!(is_set_aside(&stage, lease.run).await);
 }

@@ -102,8 +102,10 @@ impl Keys for CodedKeys {
 
     fn step_keys(&self, after: Option<String>, limit: usize) -> Answer<'_, StepKeyPage> {
         Box::pin(async move {
-            let StepKeyPage { keys, more } = self.inner()?.step_keys(after, limit).await?;
-            Ok(StepKeyPage { keys: keys.into_iter().map(|key| self.open(key)).collect(), more })
+            let StepKeyPage { keys, unreadable, more } =
+                self.inner()?.step_keys(after, limit).await?;
+            let keys = keys.into_iter().map(|key| self.open(key)).collect();
+            Ok(StepKeyPage { keys, unreadable, more })
         })
     }
 

@@ -219,7 +219,7 @@ pub(super) fn signal(run: RunId, signal: &mut Signal, visit: &mut dyn Visit) {
 }
 
 pub(super) fn inbox(run: RunId, inbox: &mut Inbox, visit: &mut dyn Visit) {
-    let Inbox { signals, wakes: _, cancel_asked: _, paused: _ } = inbox;
+    let Inbox { signals, wakes: _, cancel_asked: _, paused: _, rest: _ } = inbox;
     signals.iter_mut().for_each(|one| signal(run, one, visit));
 }
 
@@ -228,6 +228,7 @@ pub(super) fn claimed(claimed: &mut Claimed, visit: &mut dyn Visit) {
         run,
         history,
         signals,
+        signals_to: _,
         lease: _,
         last_seq: _,
         voided_seq: _,

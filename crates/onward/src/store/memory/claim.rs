@@ -120,6 +120,8 @@ fn marks(state: &State, worker: WorkerId) -> Vec<Mark> {
 impl Row {
     fn claimed(&self) -> Claimed {
         let worker = self.run.worker.unwrap_or_default();
+        let (signals, is_cut) = signal::page(self.untaken().into_iter());
+        let last = signals.last().map(|signal| signal.no).filter(|_| is_cut);
         let builds = self.attempts.iter().map(|(number, trace)| (*number, trace.build.clone()));
         Claimed {
             lease: Lease { run: self.run.id, worker, attempt: self.run.attempt },
@@ -128,7 +130,8 @@ impl Row {
             last_seq: self.records.last().map_or(0, |record| record.seq),
             voided_seq: self.records.iter().find(|r| r.voided_at.is_some()).map(|r| r.seq),
             builds: builds.collect(),
-            signals: self.untaken(),
+            signals,
+            signals_to: last.unwrap_or(self.run.signals),
             unreadable: None,
         }
     }

@@ -67,6 +67,8 @@ struct Row {
     failed_step: Option<String>,
     duplicates: VecDeque<(RunId, Duplicate)>,
     signals: Vec<Signal>,
+    /// Bytes of the signals that it was sent.
+    signal_bytes: u64,
     log: Vec<crate::LogLine>,
     /// Whether children of it are to be cancelled, because it was.
     cascades: bool,

@@ -80,7 +80,9 @@ impl State {
             self.gathered.entry(*start).or_insert((run.id, run.created_at, duplicate.at));
         }
         let row = Row { records, attempts, failed_step, ..Row::of(run) };
-        let row = Row { duplicates: suppressed.into(), signals, log, cascades, ..row };
+        let signal_bytes = signals.iter().map(|signal| signal.bytes() as u64).sum();
+        let row =
+            Row { duplicates: suppressed.into(), signals, signal_bytes, log, cascades, ..row };
         self.runs.insert(row.run.id, row);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::limits::SIGNAL_KEYS_CARRIED_MAX;
-use crate::store::signal::{self, Signalling};
+use crate::store::signal::{self, InboxRest, SignalPage, Signalling};
 
 pub(super) fn signal(
     state: &mut State,
@@ -18,7 +18,7 @@ pub(super) fn signal(
         return signal::met(there, new);
     }
     let signalling = signal::signalling(&row.run)?;
-    signal::check_room(&row.run)?;
+    signal::check_room(&row.run, row.signal_bytes, new)?;
     let no = row.keep(new, signalling, now);
     Ok(Signalled { no, was_there: false, at: now })
 }
@@ -36,17 +36,32 @@ pub(super) fn tell_parent(state: &mut State, run: RunId, now: Timestamp) {
 pub(super) fn inbox(state: &State, run: RunId, after: u64) -> Result<Inbox, Error> {
     let row = state.row(run)?;
     let new = row.signals.iter().filter(|signal| signal.no > after);
+    let (signals, is_cut) = page(new.cloned());
     Ok(Inbox {
         wakes: row.run.wakes,
         cancel_asked: row.run.cancel_at.is_some(),
         paused: row.run.paused_at.is_some(),
-        signals: new.cloned().collect(),
+        signals,
+        rest: if is_cut { InboxRest::More } else { InboxRest::Nothing },
     })
+}
+
+/// As many of them as a look reads, and whether there are more.
+pub(super) fn page(mut signals: impl Iterator<Item = Signal>) -> (Vec<Signal>, bool) {
+    let mut page = SignalPage::default();
+    while page.has_room() {
+        match signals.next() {
+            Some(signal) => page.add(signal),
+            None => return (page.signals, false),
+        }
+    }
+    (page.signals, signals.next().is_some())
 }
 
 impl Row {
     fn keep(&mut self, new: &NewSignal, signalling: Signalling, now: Timestamp) -> u64 {
         self.run.signals += 1;
+        self.signal_bytes += new.bytes();
         self.signals.push(Signal::of(new, self.run.signals, now));
         match signalling {
             Signalling::Queue => self.queue(now),
@@ -82,6 +97,7 @@ impl Row {
     /// Takes over what another run handed on.
     pub(super) fn take_over(&mut self, signals: Vec<Signal>) {
         for (signal, no) in signals.into_iter().zip(1..) {
+            self.signal_bytes += signal.bytes() as u64;
             self.signals.push(Signal { no, ..signal });
             self.run.signals = no;
         }

@@ -165,6 +165,7 @@ impl Row {
             failed_step: None,
             duplicates: VecDeque::new(),
             signals: Vec::new(),
+            signal_bytes: 0,
             log: Vec::new(),
             cascades: false,
             late_at: None,

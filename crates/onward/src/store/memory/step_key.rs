@@ -127,7 +127,7 @@ impl Keys for MemoryStore {
             let mut keys: Vec<_> = rest.take(limit + 1).cloned().collect();
             let more = keys.len() > limit;
             keys.truncate(limit);
-            Ok(StepKeyPage { keys, more })
+            Ok(StepKeyPage { keys, unreadable: Vec::new(), more })
         })
     }
 

@@ -252,6 +252,7 @@ fn fresh(claim: &Claim, run: crate::Run) -> Claimed {
         voided_seq: None,
         builds: Default::default(),
         signals: Vec::new(),
+        signals_to: 0,
         unreadable: None,
     }
 }

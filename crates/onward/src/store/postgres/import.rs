@@ -153,6 +153,7 @@ async fn add_runs(tx: &Tx, new: &[WholeRun]) -> Result<(), Fault> {
         id(|run| run.forked_from),
         made(runs().map(notes_column), Type::TEXT_ARRAY)?,
         text_or_none(|run| run.lane.clone()),
+        column(new.iter().map(|whole| signed(whole.signal_bytes())), Type::INT8_ARRAY),
     ];
     insert(tx, include_str!("sql/import_runs.sql"), columns).await?;
     Ok(())

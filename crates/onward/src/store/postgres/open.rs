@@ -38,6 +38,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0018_server.sql"),
     include_str!("migrations/0019_keyed.sql"),
     include_str!("migrations/0020_grants_ahead.sql"),
+    include_str!("migrations/0021_signal_bytes.sql"),
 ];
 
 /// The oldest server that the store's statements are for, as a server numbers its version.

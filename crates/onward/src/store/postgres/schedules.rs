@@ -17,7 +17,8 @@ use super::start;
 use super::turn;
 use super::tx::{Param, Session, Tx};
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
-use crate::store::schedules::{self, Overlapping, Reading};
+use crate::store::reading::{Page, Reading};
+use crate::store::schedules::{self, Overlapping};
 use crate::store::{
     DueSchedules, Error, Fire, Fired, ImportSchedule, NewRun, Occurred, PutSchedule, Resume,
     ScheduleImported, SchedulePage,
@@ -68,7 +69,8 @@ pub(super) async fn list(
         let params: [Param<'_>; 2] = [(&after, Type::TEXT), (&limit(most), Type::INT8)];
         let rows = session.rows(LIST, &params).await?;
         if !reading.take(rows.iter().map(named).collect::<Result<_, _>>()?) {
-            return Ok(reading.page());
+            let Page { rows: schedules, unreadable, more } = reading.page();
+            return Ok(SchedulePage { schedules, unreadable, more });
         }
     }
 }
@@ -95,7 +97,7 @@ pub(super) async fn due(
     let next = session.first(include_str!("sql/schedule_next.sql"), &params).await?;
     let next: Option<i64> = next.map_or(Ok(None), |row| row.try_get(0)).map_err(Fault::data)?;
     let next_at = next.map(Timestamp::from_millis);
-    Ok(DueSchedules { schedules: reading.schedules(), next_at, now })
+    Ok(DueSchedules { schedules: reading.rows(), next_at, now })
 }
 
 /// Starts the runs of some times, and moves the next time on.

@@ -11,21 +11,21 @@ use tokio_postgres::types::Type;
 
 use super::Shared;
 use super::fault::Fault;
-use super::row::{Columns, run_id, run_uuid, signed};
+use super::row::{Columns, limit, run_id, run_uuid, signed};
 use super::tx::{Changes, Param, Session, Tx};
-use crate::limits::SIGNALS_MAX;
-use crate::store::{Claimed, Conflict, Error, Inbox, NewSignal, Signal, Signalled};
+use crate::limits::{INBOX_BYTES_MAX, SIGNALS_BYTES_MAX, SIGNALS_MAX};
+use crate::store::{Claimed, Conflict, Error, Inbox, InboxRest, NewSignal, Signal, Signalled};
 use crate::{Fingerprint, Json, RunId, Timestamp, failpoint};
 
-const SIGNAL: &str = "select how, no, at from onward.signal_alone($1, $2, $3, $4, $5, $6, $7, $8)";
+const SIGNAL: &str = "select how, no, at from onward.signal_alone($1, $2, $3, $4, $5, $6, $7)";
 
-// The function for SQL is written for this number.
-const _: () = assert!(SIGNALS_MAX == 10_000);
+// The function is written for these numbers.
+const _: () = assert!(SIGNALS_MAX == 10_000 && SIGNALS_BYTES_MAX == 16_777_216);
 
 /// Keeps a signal, and wakes the run if it waits for one.
 pub(super) async fn signal(shared: Arc<Shared>, new: NewSignal) -> Result<Signalled, Fault> {
     let mut session = Session::open(&shared).await?;
-    let params: [Param<'_>; 8] = [
+    let params: [Param<'_>; 7] = [
         (&shared.clock.given(), Type::INT8),
         (&run_uuid(new.run), Type::UUID),
         (&new.name, Type::TEXT),
@@ -33,7 +33,6 @@ pub(super) async fn signal(shared: Arc<Shared>, new: NewSignal) -> Result<Signal
         (&new.key, Type::TEXT),
         (&new.fingerprint.0.as_slice(), Type::BYTEA),
         (&new.body.as_str(), Type::TEXT),
-        (&signed(SIGNALS_MAX), Type::INT8),
     ];
     failpoint::hit("signal.before_commit");
     let row = session.first(SIGNAL, &params).await?;
@@ -85,11 +84,23 @@ pub(super) async fn add_untaken(
     if ids.is_empty() {
         return Ok(bad);
     }
-    let params: [Param<'_>; 1] = [(&ids, Type::UUID_ARRAY)];
-    let mut untaken: HashMap<RunId, Vec<Signal>> = HashMap::new();
+    // One that came after the run was read is heard of later, as what came after the last that the run knows
+    // of. Given here too, it would arrive twice.
+    let counts = runs.iter().filter(|claimed| claimed.run.signals > 0);
+    let counts: Vec<_> = counts.map(|claimed| signed(claimed.run.signals)).collect();
+    let params: [Param<'_>; 3] = [
+        (&ids, Type::UUID_ARRAY),
+        (&counts, Type::INT8_ARRAY),
+        (&limit(INBOX_BYTES_MAX), Type::INT8),
+    ];
+    let mut untaken: HashMap<RunId, (Vec<Signal>, bool)> = HashMap::new();
     for row in session.rows(include_str!("sql/claim_signals.sql"), &params).await? {
         match of_run(&row) {
-            Ok((run, signal)) => untaken.entry(run).or_default().push(signal),
+            Ok((run, signal)) => {
+                let found = untaken.entry(run).or_default();
+                found.0.push(signal);
+                found.1 = row.try_get("is_cut").map_err(Fault::data)?;
+            }
             Err(fault) => {
                 let run = run_id(row.try_get("run").map_err(Fault::data)?);
                 bad.insert(run, fault);
@@ -97,10 +108,9 @@ pub(super) async fn add_untaken(
         }
     }
     for claimed in runs {
-        let mut signals = untaken.remove(&claimed.lease.run).unwrap_or_default();
-        // One that came after the run was read is heard of later, as what came after the last that the
-        // run knows of. Given here too, it would arrive twice.
-        signals.retain(|signal| signal.no <= claimed.run.signals);
+        let (signals, is_cut) = untaken.remove(&claimed.lease.run).unwrap_or_default();
+        let last = signals.last().map(|signal| signal.no).filter(|_| is_cut);
+        claimed.signals_to = last.unwrap_or(claimed.run.signals);
         claimed.signals = signals;
     }
     Ok(bad)
@@ -109,16 +119,33 @@ pub(super) async fn add_untaken(
 /// What came in for a run after one of its signals.
 pub(super) async fn inbox(shared: Arc<Shared>, run: RunId, after: u64) -> Result<Inbox, Fault> {
     let mut session = Session::open(&shared).await?;
-    let params: [Param<'_>; 2] = [(&run_uuid(run), Type::UUID), (&signed(after), Type::INT8)];
+    let params: [Param<'_>; 3] = [
+        (&run_uuid(run), Type::UUID),
+        (&signed(after), Type::INT8),
+        (&limit(INBOX_BYTES_MAX), Type::INT8),
+    ];
     let rows = session.rows(include_str!("sql/inbox.sql"), &params).await?;
     let first = rows.first().ok_or(Error::NotFound)?;
     let mut columns = Columns { row: first, next: 0 };
     let wakes = u64::try_from(columns.take::<i64>()?).map_err(Fault::data)?;
     let (cancel_asked, paused) = (columns.take()?, columns.take()?);
-    let mut inbox = Inbox { wakes, cancel_asked, paused, signals: Vec::new() };
+    let mut inbox = Inbox { wakes, cancel_asked, paused, ..Inbox::default() };
     // One row is there for the marks alone.
     let is_signal = |row: &&PgRow| !matches!(row.try_get::<_, Option<i64>>(3), Ok(None));
-    inbox.add(rows.iter().filter(is_signal).map(|row| read(&mut Columns { row, next: 3 })));
+    for row in rows.iter().filter(is_signal) {
+        match read(&mut Columns { row, next: 3 }) {
+            Ok(signal) => inbox.signals.push(signal),
+            Err(Fault::Data(why)) => {
+                inbox.rest = InboxRest::Unreadable(why.to_string());
+                return Ok(inbox);
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    let is_cut = rows.last().map(|row| row.try_get::<_, Option<bool>>("is_cut"));
+    if let Some(Some(true)) = is_cut.transpose().map_err(Fault::data)? {
+        inbox.rest = InboxRest::More;
+    }
     Ok(inbox)
 }
 

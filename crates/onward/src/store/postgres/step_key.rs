@@ -16,6 +16,7 @@ use crate::clock::millis;
 use crate::json::Fingerprint;
 use crate::limits::{DUPLICATES_KEPT_MAX, KEY_HELD_KEEP, KEY_PURGE_BATCH, PAGE_ROWS_MAX};
 use crate::store::column;
+use crate::store::reading::{Page, Reading};
 use crate::store::step_key::{
     Settling, Taking, after, importing, is_held, settling, taking, topic,
 };
@@ -72,7 +73,7 @@ impl Keys for PostgresStore {
     }
 
     fn step_keys(&self, after: Option<String>, most: usize) -> Answer<'_, StepKeyPage> {
-        self.home.answer(step_keys(Arc::clone(&self.shared), after.unwrap_or_default(), most))
+        self.home.answer(step_keys(Arc::clone(&self.shared), after, most))
     }
 
     fn key_duplicates(&self, key: String) -> Answer<'_, Duplicates> {
@@ -180,10 +181,14 @@ async fn settle_key(tx: &mut Tx, write: Arc<(KeyLease, SettleKey)>) -> Result<()
 }
 
 async fn release_key(tx: &mut Tx, key: Arc<String>) -> Result<bool, Fault> {
-    let row = locked(tx, &key).await?;
-    drop_row(tx, row.as_ref()).await?;
+    let live = match locked(tx, &key).await {
+        // One that cannot be read is held by it for ever, until somebody releases it.
+        Err(Fault::Data(_)) => true,
+        found => found?.is_some_and(|row| row.is_live(tx.now)),
+    };
+    drop_key(tx, &key).await?;
     tx.changed(topic(&key));
-    Ok(row.is_some_and(|row| row.is_live(tx.now)))
+    Ok(live)
 }
 
 async fn import_key(tx: &mut Tx, key: Arc<StepKey>) -> Result<bool, Fault> {
@@ -253,16 +258,23 @@ async fn drop_key(tx: &Tx, key: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn step_keys(shared: Arc<Shared>, after: String, most: usize) -> Result<StepKeyPage, Fault> {
-    let most = most.clamp(1, PAGE_ROWS_MAX);
+async fn step_keys(
+    shared: Arc<Shared>,
+    after: Option<String>,
+    most: usize,
+) -> Result<StepKeyPage, Fault> {
     let mut session = Session::open(&shared).await?;
-    let params: [Param<'_>; 3] =
-        [(&after, Type::TEXT), (&shared.clock.given(), Type::INT8), (&limit(most + 1), Type::INT8)];
-    let rows = session.rows(KEYS, &params).await?;
-    let mut keys = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let more = keys.len() > most;
-    keys.truncate(most);
-    Ok(StepKeyPage { keys, more })
+    let mut reading = Reading::new(after, most.clamp(1, PAGE_ROWS_MAX) + 1);
+    loop {
+        let (after, most) = reading.next();
+        let params: [Param<'_>; 3] =
+            [(&after, Type::TEXT), (&shared.clock.given(), Type::INT8), (&limit(most), Type::INT8)];
+        let rows = session.rows(KEYS, &params).await?;
+        if !reading.take(rows.iter().map(named).collect::<Result<_, _>>()?) {
+            let Page { rows: keys, unreadable, more } = reading.page();
+            return Ok(StepKeyPage { keys, unreadable, more });
+        }
+    }
 }
 
 async fn key_duplicates(shared: Arc<Shared>, key: String) -> Result<Duplicates, Fault> {
@@ -283,6 +295,18 @@ async fn key_duplicates(shared: Arc<Shared>, key: String) -> Result<Duplicates, 
 async fn locked(tx: &Tx, key: &str) -> Result<Option<StepKey>, Fault> {
     let row = tx.first(KEY_LOCKED, &[(&key, Type::TEXT)]).await?;
     row.as_ref().map(read).transpose()
+}
+
+/// A row of `key.sql`, and no key where it cannot be read.
+fn named(row: &tokio_postgres::Row) -> Result<(String, Option<StepKey>), Fault> {
+    let name: String = row.try_get(0).map_err(Fault::data)?;
+    match read(row) {
+        Err(Fault::Data(error)) => {
+            tracing::warn!(key = name, %error, "a step key cannot be read, and nobody gets it");
+            Ok((name, None))
+        }
+        read => Ok((name, Some(read?))),
+    }
 }
 
 /// A row of `key.sql`.

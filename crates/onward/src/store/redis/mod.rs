@@ -18,6 +18,7 @@ use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use ::redis::{Client, RedisError, Script};
 
 use self::field::{Read, fields, line};
+use super::reading::{Page, Reading};
 use super::step_key::{Settling, Taking, after, importing, is_held, settling, taking};
 use super::*;
 use crate::clock::{Clock, millis};
@@ -225,13 +226,26 @@ impl RedisKeys {
 
     async fn release(&self, key: String) -> Result<bool, Error> {
         for _ in 0..AGAIN_MAX {
-            let read = self.read(&key).await?;
+            let read = match self.read(&key).await {
+                // One that cannot be read is held by it for ever, until somebody releases it.
+                Err(Error::Corrupt(_)) => return self.forget(&key).await,
+                read => read?,
+            };
             let live = read.row.as_ref().is_some_and(|row| row.is_live(read.now));
             if read.row.is_none() || self.write(&read, None).await? {
                 return Ok(live);
             }
         }
         Err(contended(&key))
+    }
+
+    /// Forgets a key, whatever is stored under it.
+    async fn forget(&self, key: &str) -> Result<bool, Error> {
+        let mut manager = self.manager.clone();
+        let mut call = ::redis::cmd("DEL");
+        call.arg(self.name(key));
+        let gone: i64 = call.query_async(&mut manager).await.map_err(refused)?;
+        Ok(gone > 0)
     }
 
     async fn import(&self, key: StepKey) -> Result<bool, Error> {
@@ -249,7 +263,7 @@ impl RedisKeys {
     }
 
     /// Looks at every name, since Redis keeps them in no order; keeps as many as a page has.
-    async fn names(&self, after: Option<&str>, most: usize) -> Result<BTreeSet<String>, Error> {
+    async fn names(&self, after: &str, most: usize) -> Result<BTreeSet<String>, Error> {
         let mut manager = self.manager.clone();
         let pattern = format!("{}*", escaped(&self.prefix));
         let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
@@ -259,7 +273,7 @@ impl RedisKeys {
             let (next, found): (u64, Vec<String>) =
                 scan.query_async(&mut manager).await.map_err(refused)?;
             for name in found.iter().filter_map(|name| name.strip_prefix(&self.prefix)) {
-                if after.is_none_or(|after| name > after) {
+                if name > after {
                     names.insert(name.to_owned());
                 }
                 if names.len() > most {
@@ -273,22 +287,35 @@ impl RedisKeys {
         }
     }
 
-    async fn page(&self, mut after: Option<String>, limit: usize) -> Result<StepKeyPage, Error> {
-        let limit = limit.clamp(1, PAGE_ROWS_MAX);
-        let mut keys = Vec::new();
+    async fn page(&self, after: Option<String>, limit: usize) -> Result<StepKeyPage, Error> {
+        let mut reading = Reading::new(after, limit.clamp(1, PAGE_ROWS_MAX) + 1);
         loop {
-            let names = self.names(after.as_deref(), limit + 1).await?;
-            for name in &names {
-                let read = self.read(name).await?;
-                keys.extend(read.row.filter(|row| row.is_live(read.now)));
+            let (after, most) = reading.next();
+            let names = self.names(after, most).await?;
+            let is_last = names.len() < most;
+            let mut found = Vec::with_capacity(names.len());
+            let last = names.last().cloned();
+            for name in names {
+                match self.read(&name).await {
+                    Ok(read) => {
+                        let live = read.row.filter(|row| row.is_live(read.now));
+                        found.extend(live.map(|row| (name, Some(row))));
+                    }
+                    Err(Error::Corrupt(error)) => {
+                        let why = "a step key cannot be read, and nobody gets it";
+                        tracing::warn!(key = name, %error, why);
+                        found.push((name, None));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-            after = names.last().cloned();
+            reading.take(found);
             // Some were free by the time that they were read.
-            if keys.len() > limit || names.len() <= limit {
-                let more = keys.len() > limit;
-                keys.truncate(limit);
-                return Ok(StepKeyPage { keys, more });
-            }
+            let Some(last) = last.filter(|_| !is_last && reading.next().1 > 0) else {
+                let Page { rows: keys, unreadable, more } = reading.page();
+                return Ok(StepKeyPage { keys, unreadable, more });
+            };
+            reading.skip_to(last);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Claiming: waking what is due, then giving runs to a worker.
 //!
 //! Owns: which runs a claim takes, in what order, and a repeated claim's answer. Never takes a run
-//! for a lost worker.
+//! for a lost worker, and never reads a history before the claim of its run is on disk: a process that dies of
+//! it is blamed on the run, as any other death while a worker holds it.
 //!
 //! A claim walks one index range per queue and workflow that the worker serves, so neither
 //! finished runs nor those of other workers' workflows cost it anything.
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::fault::Fault;
-use super::row::{self, json_text, run_id, whole_id, worker_blob};
+use super::row::{self, json_text, run_blob, run_id, whole_id, worker_blob};
 use super::signal;
 use super::tx::Tx;
 use super::{limited, queues};
@@ -17,9 +18,9 @@ use crate::limits::{CLAIM_BATCH_MAX, CLAIM_BYTES_MAX, SWEEP_BATCH_MAX};
 use crate::store::limited::Limited;
 use crate::store::rules;
 use crate::store::{Asks, Claim, ClaimMode, Claimed, Claims, Error, Lease, Mark};
-use crate::{Code, Timestamp, Waits};
+use crate::{Code, Timestamp, Waits, failpoint};
 
-/// Gives runs to a worker.
+/// Gives runs to a worker, without their histories and signals: [`load`] adds those.
 pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Claims, Fault> {
     if tx.is_lost(claim.worker)? {
         return Err(Error::LeaseLost.into());
@@ -81,9 +82,7 @@ fn taken_before(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>, Fault> {
     let numbers: Vec<i64> = row::all(tx.conn, sql, params, |row| Ok(row.get(0)?))?;
     let mut runs = Vec::with_capacity(numbers.len());
     for no in numbers {
-        if let Some((claimed, _)) = readable(tx, claim, no)? {
-            runs.push(claimed);
-        }
+        runs.extend(readable(tx, claim, no)?);
     }
     runs.sort_by_key(|claimed| claimed.lease.run);
     Ok(runs)
@@ -118,11 +117,18 @@ fn take(
     let mut runs = Vec::with_capacity(candidates.len());
     let mut bytes = 0;
     for (_, no) in candidates {
-        let Some((claimed, size)) = readable(tx, claim, no)? else {
+        let Some(claimed) = readable(tx, claim, no)? else {
             continue;
         };
-        runs.push(give(tx, claim, no, claimed)?);
-        bytes += size;
+        let claimed = give(tx, claim, no, claimed)?;
+        bytes += claimed.bytes();
+        if is_loaded_later(&claimed) {
+            let size = row::first(tx.conn, include_str!("sql/claim_bytes.sql"), [no], |row| {
+                usize::try_from(row.get::<_, i64>(0)?).map_err(Fault::data)
+            })?;
+            bytes += size.unwrap_or(0);
+        }
+        runs.push(claimed);
         if bytes > CLAIM_BYTES_MAX {
             break;
         }
@@ -244,56 +250,98 @@ fn give(tx: &mut Tx<'_>, claim: &Claim, no: i64, mut claimed: Claimed) -> Result
     Ok(claimed)
 }
 
-/// The run with all that it is claimed with, and the bytes of that. A run that cannot be read is set aside, so that
-/// it holds up no other.
-fn readable(tx: &mut Tx<'_>, claim: &Claim, no: i64) -> Result<Option<(Claimed, usize)>, Fault> {
+/// The run, without its history and signals. A run that cannot be read is set aside, so that it holds up no other.
+fn readable(tx: &mut Tx<'_>, claim: &Claim, no: i64) -> Result<Option<Claimed>, Fault> {
     match read(tx, claim, no) {
         Ok(read) => Ok(Some(read)),
         Err(fault @ Fault::Data(_)) => {
-            set_aside(tx, claim, no, &fault)?;
+            set_aside(tx, &claim.build, no, &row::corrupt(&fault))?;
             Ok(None)
         }
         Err(fault) => Err(fault),
     }
 }
 
-fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<(Claimed, usize), Fault> {
+fn read(tx: &Tx<'_>, claim: &Claim, no: i64) -> Result<Claimed, Fault> {
     let row = row::by_no(tx.conn, no)?.ok_or_else(|| Fault::data("the run is not there"))?;
-    let lease = Lease { run: row.run.id, worker: claim.worker, attempt: row.run.attempt };
-    let mut claimed = Claimed {
-        lease,
+    Ok(Claimed {
+        lease: Lease { run: row.run.id, worker: claim.worker, attempt: row.run.attempt },
         run: row.run,
         history: Vec::new(),
         last_seq: 0,
         voided_seq: None,
         builds: Default::default(),
         signals: Vec::new(),
+        signals_to: 0,
         unreadable: None,
-    };
+    })
+}
+
+/// Whether more is to be read of a claimed run: one that was never claimed before has neither records nor
+/// attempts.
+pub(super) fn is_loaded_later(claimed: &Claimed) -> bool {
+    claimed.run.attempt > 1 || claimed.run.signals > 0
+}
+
+/// Runs that were claimed and cannot be read, each with the reason.
+type Unread = Vec<(Lease, Waits)>;
+
+/// Adds the histories and signals of claimed runs, after the commit of the claim: nobody else can write to
+/// these runs while the worker holds them, and when it does not any more, whatever it writes is refused.
+pub(super) fn load(conn: &Connection, mut claims: Claims) -> Result<(Claims, Unread), Fault> {
+    let mut unread = Vec::new();
+    let mut runs = Vec::with_capacity(claims.runs.len());
+    for mut claimed in claims.runs {
+        match load_one(conn, &mut claimed) {
+            Ok(()) => runs.push(claimed),
+            Err(fault @ Fault::Data(_)) => unread.push((claimed.lease, row::corrupt(&fault))),
+            Err(fault) => return Err(fault),
+        }
+    }
+    claims.runs = runs;
+    Ok((claims, unread))
+}
+
+fn load_one(conn: &Connection, claimed: &mut Claimed) -> Result<(), Fault> {
+    if !is_loaded_later(claimed) {
+        return Ok(());
+    }
+    // Only a sweep takes from a worker what it has not settled.
+    let no = held(conn, claimed.lease)?.ok_or(Error::LeaseLost)?;
     if claimed.run.signals > 0 {
-        claimed.signals = signal::untaken(tx.conn, no)?;
+        (claimed.signals, claimed.signals_to) = signal::untaken(conn, no, claimed.run.signals)?;
     }
-    // A run that was never claimed has neither records nor attempts.
-    if lease.attempt == 0 {
-        let bytes = claimed.bytes();
-        return Ok((claimed, bytes));
-    }
-    let sql = include_str!("sql/claim_history.sql");
-    claimed.history = row::all(tx.conn, sql, [no], row::record)?;
+    failpoint::hit("claim.load");
+    claimed.history = row::all(conn, include_str!("sql/claim_history.sql"), [no], row::record)?;
     claimed.history.sort_by_key(|record| (record.seq, record.attempt));
     claimed.last_seq = claimed.history.last().map_or(0, |record| record.seq);
     let voided = claimed.history.iter().find(|record| record.voided_at.is_some());
     claimed.voided_seq = voided.map(|record| record.seq);
-    let bytes = claimed.bytes();
     claimed.history.retain(|record| record.voided_at.is_none());
     let sql = include_str!("sql/claim_builds.sql");
-    let builds = row::all(tx.conn, sql, [no], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let builds = row::all(conn, sql, [no], |row| Ok((row.get(0)?, row.get(1)?)))?;
     claimed.builds = builds.into_iter().collect();
-    Ok((claimed, bytes))
+    Ok(())
+}
+
+/// Sets a claimed run aside whose history or signals cannot be read, if the worker still holds it.
+pub(super) fn set_unread_aside(
+    tx: &mut Tx<'_>,
+    build: &str,
+    lease: Lease,
+    why: &Waits,
+) -> Result<(), Fault> {
+    held(tx.conn, lease)?.map_or(Ok(()), |no| set_aside(tx, build, no, why))
+}
+
+/// The number of a run, if the worker still holds it.
+fn held(conn: &Connection, lease: Lease) -> Result<Option<i64>, Fault> {
+    let params = params![run_blob(lease.run), worker_blob(lease.worker), lease.attempt];
+    row::first(conn, include_str!("sql/claim_held.sql"), params, |row| Ok(row.get(0)?))
 }
 
 /// Lets a run that cannot be read wait for an operator, or for another build to try.
-fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(), Fault> {
+fn set_aside(tx: &mut Tx<'_>, build: &str, no: i64, why: &Waits) -> Result<(), Fault> {
     let sql = include_str!("sql/claim_corrupt_row.sql");
     let (builds, id) = row::first(tx.conn, sql, [no], |row| {
         let text = row.get::<_, Option<String>>(0).ok().flatten();
@@ -302,10 +350,8 @@ fn set_aside(tx: &mut Tx<'_>, claim: &Claim, no: i64, fault: &Fault) -> Result<(
     .unwrap_or_default();
     let builds = builds.and_then(|text| serde_json::from_str(&text).ok());
     let mut builds: Vec<String> = builds.unwrap_or_default();
-    rules::add_stuck_build(&mut builds, Some(&claim.build));
-    let waits_for: Waits = row::corrupt(fault);
-    let params =
-        params![no, json_text(&waits_for)?, Code::CorruptRecord.as_str(), json_text(&builds)?];
+    rules::add_stuck_build(&mut builds, Some(build));
+    let params = params![no, json_text(why)?, Code::CorruptRecord.as_str(), json_text(&builds)?];
     tx.execute(include_str!("sql/claim_corrupt.sql"), params)?;
     tracing::warn!(run = ?id.map(run_id), "a run cannot be read and is set aside");
     id.map(run_id).into_iter().for_each(|run| tx.changed(run));

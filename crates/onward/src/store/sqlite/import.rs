@@ -143,6 +143,7 @@ fn add_run(tx: &Tx<'_>, whole: &WholeRun) -> Result<(), Fault> {
         run.forked_from.map(run_blob),
         notes_column(run)?,
         run.lane,
+        signed(whole.signal_bytes()),
     ];
     tx.execute(include_str!("sql/import_run.sql"), params)?;
     Ok(())

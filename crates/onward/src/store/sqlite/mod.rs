@@ -234,8 +234,21 @@ impl Store for SqliteStore {
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claims> {
         let points = Points { before: "claim.before_commit", after: "claim.after_commit" };
+        let build = claim.build.clone();
         let write = VerbWrite::new(move |tx: &mut Tx<'_>| claim::claim(tx, &claim), Some(points));
-        self.writer.submit(write, Size::Large)
+        let taken = self.writer.submit(write, Size::Large);
+        Box::pin(async move {
+            let claims = taken.await?;
+            if !claims.runs.iter().any(claim::is_loaded_later) {
+                return Ok(claims);
+            }
+            let (claims, unread) = self.readers.look(move |conn| claim::load(conn, claims)).await?;
+            for (lease, why) in unread {
+                let build = build.clone();
+                self.small(move |tx| claim::set_unread_aside(tx, &build, lease, &why)).await?;
+            }
+            Ok(claims)
+        })
     }
 
     fn record(&self, lease: Lease, append: Append) -> Answer<'_, ()> {

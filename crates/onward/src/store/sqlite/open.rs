@@ -31,6 +31,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0010_schedule_lanes.sql"),
     include_str!("migrations/0011_places.sql"),
     include_str!("migrations/0012_late.sql"),
+    include_str!("migrations/0013_signal_bytes.sql"),
 ];
 
 /// Memory for pages of the connection that writes, in KiB: 64 MiB holds the ends of every table

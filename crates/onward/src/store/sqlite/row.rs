@@ -28,6 +28,8 @@ pub(super) struct Row {
     pub(super) ticket: Option<i64>,
     /// The step whose failure ended the run.
     pub(super) failed_step: Option<String>,
+    /// Bytes of the signals that the run was sent.
+    pub(super) signal_bytes: u64,
 }
 
 impl Row {
@@ -72,6 +74,7 @@ impl Row {
             run.paused_at.map(Timestamp::as_millis),
             run.paused_by,
             notes_column(run)?,
+            signed(self.signal_bytes),
         ])?;
         Ok(())
     }
@@ -138,6 +141,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
     let no = columns.take()?;
     let ticket = columns.take()?;
     let failed_step = columns.take()?;
+    let signal_bytes = columns.unsigned()?;
     let run = Run {
         id: columns.run_id()?,
         workflow: columns.take()?,
@@ -176,7 +180,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row, Fault> {
         notes: columns.json()?.unwrap_or_default(),
         lane: columns.take()?,
     };
-    Ok(Row { no, run, ticket, failed_step })
+    Ok(Row { no, run, ticket, failed_step, signal_bytes })
 }
 
 /// What a list shows of a row of `run.sql` that cannot be read: its id, workflow, state and

@@ -11,7 +11,8 @@ use super::start;
 use super::turn;
 use super::tx::Tx;
 use crate::limits::{PAGE_ROWS_MAX, SCHEDULES_DUE_MAX};
-use crate::store::schedules::{self, Overlapping, Reading};
+use crate::store::reading::{Page, Reading};
+use crate::store::schedules::{self, Overlapping};
 use crate::store::{
     DueSchedules, Error, Fire, Fired, ImportSchedule, NewRun, Occurred, PutSchedule, Resume,
     ScheduleImported, SchedulePage,
@@ -54,7 +55,8 @@ pub(super) fn list(
         let (after, limit) = reading.next();
         let found = row::all(conn, LIST, params![after, row::limit(limit)], named)?;
         if !reading.take(found) {
-            return Ok(reading.page());
+            let Page { rows: schedules, unreadable, more } = reading.page();
+            return Ok(SchedulePage { schedules, unreadable, more });
         }
     }
 }
@@ -79,7 +81,7 @@ pub(super) fn due(
     let next_at =
         row::first(conn, sql, [now.as_millis()], |row| Ok(row.get::<_, Option<i64>>(0)?))?;
     let next_at = next_at.flatten().map(Timestamp::from_millis);
-    Ok(DueSchedules { schedules: reading.schedules(), next_at, now })
+    Ok(DueSchedules { schedules: reading.rows(), next_at, now })
 }
 
 /// Starts the runs of some times, and moves the next time on.

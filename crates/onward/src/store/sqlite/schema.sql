@@ -140,7 +140,7 @@ CREATE TABLE onward_runs (
     continued_from blob,
     continued_as blob,
     code_change text
-, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, paused_by text, forked_from blob, notes text, lane text, late_at integer) strict;
+, signals integer not null default 0, parent blob, parent_step text, detached integer not null default 0, cascades integer, paused_by text, forked_from blob, notes text, lane text, late_at integer, signal_bytes integer not null default 0) strict;
 
 CREATE UNIQUE INDEX onward_runs_id on onward_runs (id);
 

@@ -3,14 +3,14 @@
 //! Owns: keeping them, in the order in which they came, and telling a parent of its child's end.
 //! Never delivers one.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 
 use super::fault::Fault;
 use super::row::{self, Row, run_blob, signed};
 use super::tx::Tx;
 use crate::limits::SIGNAL_KEYS_CARRIED_MAX;
-use crate::store::signal::{self, Signalling};
-use crate::store::{Error, Inbox, NewSignal, Signal, Signalled};
+use crate::store::signal::{self, SignalPage, Signalling};
+use crate::store::{Error, Inbox, InboxRest, NewSignal, Signal, Signalled};
 use crate::{Fingerprint, Json, Run, RunId, Timestamp};
 
 /// Keeps a signal, and wakes the run if it waits for one.
@@ -20,7 +20,7 @@ pub(super) fn signal(tx: &mut Tx<'_>, new: &NewSignal) -> Result<Signalled, Faul
         return Ok(signal::met(&there, new)?);
     }
     let signalling = signal::signalling(&row.run)?;
-    signal::check_room(&row.run)?;
+    signal::check_room(&row.run, row.signal_bytes, new)?;
     let no = keep(tx, row, new, signalling)?;
     Ok(Signalled { no, was_there: false, at: tx.now })
 }
@@ -55,6 +55,7 @@ fn keep(
     let no = row.run.signals + 1;
     add(tx, row.no, &Signal::of(new, no, tx.now))?;
     row.run.signals = no;
+    row.signal_bytes += new.bytes();
     match signalling {
         Signalling::Queue => {
             row.queue(tx.now);
@@ -85,9 +86,42 @@ pub(super) fn add(tx: &Tx<'_>, run: i64, signal: &Signal) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The signals that are not in the run's history.
-pub(super) fn untaken(conn: &Connection, run: i64) -> Result<Vec<Signal>, Fault> {
-    row::all(conn, include_str!("sql/claim_signals.sql"), [run], read)
+/// The signals that are not in the history of a claimed run and that the run counts, as many as a claim
+/// gives; and up to which number these are all.
+pub(super) fn untaken(
+    conn: &Connection,
+    run: i64,
+    count: u64,
+) -> Result<(Vec<Signal>, u64), Fault> {
+    let sql = include_str!("sql/claim_signals.sql");
+    let found = page(conn, sql, params![run, signed(count)])?;
+    match found.rest {
+        InboxRest::Unreadable(why) => Err(Fault::data(why)),
+        InboxRest::More => {
+            let last = found.signals.last().map_or(0, |signal| signal.no);
+            Ok((found.signals, last))
+        }
+        InboxRest::Nothing => Ok((found.signals, count)),
+    }
+}
+
+/// The signals that a statement finds, as many as a look gives.
+fn page(conn: &Connection, sql: &str, params: impl Params) -> Result<Inbox, Fault> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut page = SignalPage::default();
+    let rest = loop {
+        let Some(found) = rows.next()? else { break InboxRest::Nothing };
+        if !page.has_room() {
+            break InboxRest::More;
+        }
+        match read(found) {
+            Ok(signal) => page.add(signal),
+            Err(Fault::Data(why)) => break InboxRest::Unreadable(why.to_string()),
+            Err(fault) => return Err(fault),
+        }
+    };
+    Ok(Inbox { signals: page.signals, rest, ..Inbox::default() })
 }
 
 /// Lets a run that goes on for another have what that one has not taken, and know what it has. What the
@@ -97,14 +131,16 @@ pub(super) fn take_over(tx: &Tx<'_>, old: i64, next: i64) -> Result<(), Fault> {
     let taken =
         row::all(tx.conn, include_str!("sql/continue_taken.sql"), params![old, most], read)?;
     let carried = taken.into_iter().rev().map(Signal::carried);
-    let mut count = 0;
-    let handed_on = carried.chain(untaken(tx.conn, old)?).filter(|signal| !signal.is_engines());
-    for signal in handed_on {
+    let untaken = row::all(tx.conn, include_str!("sql/continue_untaken.sql"), [old], read)?;
+    let (mut count, mut bytes) = (0, 0);
+    for signal in carried.chain(untaken) {
         count += 1;
+        bytes += signal.bytes() as u64;
         add(tx, next, &Signal { no: count, ..signal })?;
     }
     if count > 0 {
-        tx.execute(include_str!("sql/continue_signals.sql"), params![next, signed(count)])?;
+        let params = params![next, signed(count), signed(bytes)];
+        tx.execute(include_str!("sql/continue_signals.sql"), params)?;
     }
     Ok(())
 }
@@ -117,15 +153,14 @@ pub(super) fn inbox(conn: &Connection, run: RunId, after: u64) -> Result<Inbox, 
             wakes: u64::try_from(row.get::<_, i64>(1)?).map_err(Fault::data)?,
             cancel_asked: row.get(2)?,
             paused: row.get(3)?,
-            signals: Vec::new(),
+            ..Inbox::default()
         };
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(4)?, inbox))
     })?;
     let (no, count, mut inbox) = found.ok_or(Error::NotFound)?;
     if count > signed(after) {
-        let params = params![no, signed(after)];
-        let found = row::all(conn, include_str!("sql/signals.sql"), params, |row| Ok(read(row)))?;
-        inbox.add(found.into_iter());
+        let found = page(conn, include_str!("sql/signals.sql"), params![no, signed(after)])?;
+        (inbox.signals, inbox.rest) = (found.signals, found.rest);
     }
     Ok(inbox)
 }

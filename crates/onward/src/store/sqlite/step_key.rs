@@ -16,6 +16,7 @@ use crate::clock::millis;
 use crate::json::Fingerprint;
 use crate::limits::{DUPLICATES_KEPT_MAX, KEY_HELD_KEEP, KEY_PURGE_BATCH, PAGE_ROWS_MAX};
 use crate::store::column;
+use crate::store::reading::{Page, Reading};
 use crate::store::step_key::{Settling, Taking, after, importing, settling, taking, topic};
 use crate::store::{
     Duplicate, Duplicates, Error, KeyAnswer, KeyHolder, KeyLease, Keys, SettleKey, StepKey,
@@ -58,7 +59,11 @@ impl Keys for SqliteStore {
 
     fn release_key(&self, key: String) -> Answer<'_, bool> {
         self.small(move |tx| {
-            let live = find(tx.conn, &key)?.is_some_and(|row| row.is_live(tx.now));
+            let live = match find(tx.conn, &key) {
+                // One that cannot be read is held by it for ever, until somebody releases it.
+                Err(Fault::Data(_)) => true,
+                found => found?.is_some_and(|row| row.is_live(tx.now)),
+            };
             drop_key(tx, &key)?;
             tx.changed(topic(&key));
             Ok(live)
@@ -73,12 +78,14 @@ impl Keys for SqliteStore {
     fn step_keys(&self, after: Option<String>, most: usize) -> Answer<'_, StepKeyPage> {
         let now = self.clock.now().as_millis();
         self.people.look(move |conn| {
-            let most = most.clamp(1, PAGE_ROWS_MAX);
-            let params = params![after.unwrap_or_default(), now, limit(most + 1)];
-            let mut keys = row::all(conn, KEYS, params, read)?;
-            let more = keys.len() > most;
-            keys.truncate(most);
-            Ok(StepKeyPage { keys, more })
+            let mut reading = Reading::new(after.clone(), most.clamp(1, PAGE_ROWS_MAX) + 1);
+            loop {
+                let (after, most) = reading.next();
+                if !reading.take(row::all(conn, KEYS, params![after, now, limit(most)], named)?) {
+                    let Page { rows: keys, unreadable, more } = reading.page();
+                    return Ok(StepKeyPage { keys, unreadable, more });
+                }
+            }
         })
     }
 
@@ -220,6 +227,18 @@ fn drop_key(tx: &Tx<'_>, key: &str) -> Result<(), Fault> {
 
 fn find(conn: &Connection, key: &str) -> Result<Option<StepKey>, Fault> {
     row::first(conn, KEY, [key], read)
+}
+
+/// A row of `key.sql`, and no key where it cannot be read.
+fn named(row: &rusqlite::Row<'_>) -> Result<(String, Option<StepKey>), Fault> {
+    let name: String = row.get(0)?;
+    match read(row) {
+        Err(Fault::Data(error)) => {
+            tracing::warn!(key = name, %error, "a step key cannot be read, and nobody gets it");
+            Ok((name, None))
+        }
+        read => Ok((name, Some(read?))),
+    }
 }
 
 /// A row of `key.sql`.

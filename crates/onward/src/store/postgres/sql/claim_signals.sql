@@ -1,10 +1,23 @@
--- The signals that are not in these runs' histories, in the order in which they came.
-select s.no, s.name, s.step, s.key, s.fingerprint, s.body, s.at, s.run
-from onward.signals s
-where s.run = any ($1)
-    and s.step > ''
-    and not exists (
-        select from onward.records r
-        where r.run = s.run and r.step = s.step || '#' || s.no and r.slot = 0
-    )
-order by s.run, s.no
+-- The signals that are not in these runs' histories and that the runs count, in the order in which they came:
+-- of each run those up to the one that goes past so many bytes. `is_cut` says whether the run has more.
+select i.no, i.name, i.step, i.key, i.fingerprint, i.body, i.at, i.run, i.is_cut
+from (
+    select
+        s.*,
+        sum(s.bytes) over (partition by s.run order by s.no) - s.bytes as before,
+        sum(s.bytes) over (partition by s.run) - (
+            first_value(s.bytes) over (partition by s.run order by s.no desc)
+        ) > $3 as is_cut
+    from (
+        select n.*, octet_length(n.body) + octet_length(n.name) + octet_length(n.key) as bytes
+        from unnest($1, $2) c (run, count)
+        join onward.signals n on n.run = c.run and n.no <= c.count
+        where n.step > ''
+            and not exists (
+                select from onward.records r
+                where r.run = n.run and r.step = n.step || '#' || n.no and r.slot = 0
+            )
+    ) s
+) i
+where i.before <= $3
+order by i.run, i.no

@@ -35,8 +35,10 @@ with taken as (
         $2, row_number() over (order by h.part, h.no), h.name, h.step, h.key, h.fingerprint, h.body,
         h.at
     from handed_on h
-    returning no
+    returning octet_length(name) + octet_length(key) + octet_length(body) as bytes
 )
 update onward.runs
-set signals = (select count(*) from added)
+set
+    signals = (select count(*) from added),
+    signal_bytes = (select coalesce(sum(bytes), 0) from added)
 where id = $2

@@ -1,18 +1,24 @@
--- A page of a run's records in order, voided ones included.
+-- A page of a run's records in order, voided ones included. Only the numbers of the whole history are put in
+-- order, for no index has them in it; the rest is read of what the page holds.
 select
-    seq,
-    step,
-    kind,
-    body,
-    try_number,
-    attempt,
-    began_at,
-    at,
-    next_at,
-    foreign_await,
-    voided_at
-from onward.records
-where run = $1
-    and seq > $2
-order by seq, attempt
-limit $3
+    r.seq,
+    r.step,
+    r.kind,
+    r.body,
+    r.try_number,
+    r.attempt,
+    r.began_at,
+    r.at,
+    r.next_at,
+    r.foreign_await,
+    r.voided_at
+from (
+    select h.step, h.slot, h.seq, h.attempt
+    from onward.records h
+    where h.run = $1
+        and h.seq > $2
+    order by h.seq, h.attempt
+    limit $3
+) p
+join onward.records r on r.run = $1 and r.step = p.step and r.slot = p.slot
+order by p.seq, p.attempt

@@ -9,16 +9,17 @@ create or replace function onward.signal_one(
     p_key text,
     p_fingerprint bytea,
     p_body text,
-    p_most bigint
+    p_bounded boolean
 ) returns table (how text, no bigint, at bigint)
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off as $$
 declare
     v_run record;
     v_kept boolean;
+    v_bytes bigint := octet_length(p_name) + octet_length(p_key) + octet_length(p_body);
 begin
     perform onward.durable();
-    select r.state, r.signals, r.waits_for into v_run
+    select r.state, r.signals, r.signal_bytes, r.waits_for into v_run
     from onward.runs r
     where r.id = p_run
     for no key update;
@@ -42,7 +43,8 @@ begin
     v_kept := v_run.state = 'failed' and not starts_with(p_step, '$signal/');
     how := case
         when v_run.state in ('completed', 'failed', 'cancelled') and not v_kept then 'finished'
-        when no > p_most then 'full'
+        -- Ends of children are always kept: there are no more of them than the run has started.
+        when p_bounded and (no > 10000 or v_run.signal_bytes + v_bytes > 16777216) then 'full'
         -- By its text: what is stuck may tell of anything, and not all of that is JSON to the database.
         when v_run.state = 'waiting'
             and v_run.waits_for ~ '^\s*\{\s*"for"\s*:\s*"(signal|child)"'
@@ -54,6 +56,7 @@ begin
         update onward.runs r
         set
             signals = signal_one.no,
+            signal_bytes = r.signal_bytes + v_bytes,
             wakes = r.wakes + case when v_kept then 0 else 1 end,
             state = case when how = 'queued' then 'queued' else r.state end,
             due_at = case when how = 'queued' then signal_one.at else r.due_at end,
@@ -89,7 +92,7 @@ begin
         select s.how into v_how
         from onward.signal_one(
             p_now, v_child.parent, v_child.parent_step, v_child.parent_step, v_child.id::text,
-            sha256(convert_to(v_child.id::text, 'utf8')), v_child.body, 9223372036854775807
+            sha256(convert_to(v_child.id::text, 'utf8')), v_child.body, false
         ) s;
         if v_how in ('new', 'queued') then
             parent := v_child.parent;
@@ -109,8 +112,7 @@ create or replace function onward.signal_alone(
     p_step text,
     p_key text,
     p_fingerprint bytea,
-    p_body text,
-    p_most bigint
+    p_body text
 ) returns table (how text, no bigint, at bigint)
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 set lock_timeout = '6s' as $$
@@ -118,7 +120,7 @@ begin
     return query
     select s.how, s.no, s.at
     from onward.signal_one(
-        p_now, p_run, p_name, p_step, p_key, p_fingerprint, p_body, p_most
+        p_now, p_run, p_name, p_step, p_key, p_fingerprint, p_body, true
     ) s;
 end
 $$;
@@ -131,14 +133,13 @@ create or replace function onward.signal_inside(
     p_step text,
     p_key text,
     p_fingerprint bytea,
-    p_body text,
-    p_most bigint
+    p_body text
 ) returns table (how text, no bigint, at bigint)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     select s.how, s.no, s.at into how, no, at
     from onward.signal_one(
-        p_now, p_run, p_name, p_step, p_key, p_fingerprint, p_body, p_most
+        p_now, p_run, p_name, p_step, p_key, p_fingerprint, p_body, true
     ) s;
     if how in ('new', 'queued') then
         perform pg_notify(
@@ -184,8 +185,7 @@ begin
         '$signal/' || name,
         coalesce('=' || key, gen_random_uuid()::text),
         sha256(convert_to(onward.canonical(value), 'utf8')),
-        value::text,
-        10000
+        value::text
     );
     if v_sent.how not in ('new', 'queued', 'existing') then
         raise exception '%: the signal % is not sent to run %', v_sent.how, name, run

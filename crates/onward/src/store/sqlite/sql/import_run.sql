@@ -4,9 +4,9 @@ insert into onward_runs (
     finished_at, workflow, queue, build, successor, waits_for, stuck, stuck_builds, key,
     created_at, started_at, deadline_at, retried_at, failed_step, duplicates, continued_from,
     continued_as, code_change, signals, paused_by, forked_from, notes,
-    lane
+    lane, signal_bytes
 )
 values (
     ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-    ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33
+    ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34
 )

@@ -3,6 +3,7 @@ select
     r.no,
     r.ticket,
     r.failed_step,
+    r.signal_bytes,
     r.id,
     r.workflow,
     r.state,

@@ -24,5 +24,6 @@ set
     signals = ?22,
     paused_at = ?23,
     paused_by = ?24,
-    notes = ?25
+    notes = ?25,
+    signal_bytes = ?26
 where no = ?1

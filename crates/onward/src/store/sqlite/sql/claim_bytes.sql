@@ -1,0 +1,11 @@
+-- Bytes of the history and of the signals that a run is claimed with.
+select
+    coalesce((
+        select sum(octet_length(coalesce(body, '')) + octet_length(step))
+        from onward_records
+        where run = ?1
+    ), 0) + coalesce((
+        select sum(octet_length(body) + octet_length(name) + octet_length(key))
+        from onward_signals
+        where run = ?1 and step > ''
+    ), 0)
