@@ -56,7 +56,7 @@ pub const SIGNALS_MAX: u64 = 10_000;
 
 /// Bytes of the signals that one run is sent in its life: 16 MiB, half of what its history may hold, for the
 /// same reason. Past it the sender is refused. The ends of children count, but are kept past it too.
-pub const SIGNALS_BYTES_MAX: usize = HISTORY_BYTES_MAX / 2;
+pub const SIGNALS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of signals after which one look at a run's inbox, or one claim of the run, reads no further one:
 /// 8 MiB, four signals of full size. The next look continues.
@@ -150,6 +150,10 @@ pub const COPY_BATCH_MAX: usize = 256;
 /// Bytes of payload after which one step of a copy takes no further run: 8 MiB, a transaction that
 /// any store commits in well under a second. One run alone may be larger.
 pub const COPY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Records, signals and log lines after which one step of a copy takes no further run: as many as the longest
+/// history has records. One run alone may have more.
+pub const COPY_ROWS_MAX: usize = 20_000;
 
 /// Times that a copy goes through the source: once to copy, once to compare, and twice more for what
 /// was started meanwhile. Past that the callers are not stopped.

@@ -147,8 +147,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// cost grows only with the number of the worker's own runs.
     fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed>;
 
-    /// Ends a worker: it is marked lost and whatever it still holds is queued at once, in the
-    /// same transaction and without counting as a crash. Again, or for an unknown worker: `Ok`.
+    /// Ends a worker: whatever it still holds is queued, in batches of `SWEEP_BATCH_MAX` and without counting
+    /// as a crash, and with the last of them the worker is marked lost. Again, or for an unknown worker: `Ok`.
     fn leave(&self, worker: WorkerId) -> Answer<'_, ()>;
 
     /// Wakes what is due, then gives the worker up to `limit` queued runs with their histories,

@@ -32,7 +32,7 @@ use crate::{Failure, LogLine, Record, Run, RunId, RunState, Timestamp};
 /// ```
 pub trait Portable: Send + Sync {
     /// Runs as they stand, with all that belongs to them, in the order of their ids, after `after`.
-    /// At most `COPY_BATCH_MAX` of them, and none more once `COPY_BYTES_MAX` is reached; none at
+    /// At most `COPY_BATCH_MAX` of them, and none more once `COPY_BYTES_MAX` or `COPY_ROWS_MAX` is reached; none at
     /// all: there are no more. All of them as of one moment.
     fn export(&self, after: Option<RunId>, limit: usize) -> Answer<'_, Vec<WholeRun>>;
 
@@ -119,6 +119,11 @@ impl WholeRun {
             + self.signals.iter().map(Signal::bytes).sum::<usize>()
             + self.log.iter().map(|line| line.text.len()).sum::<usize>()
             + tags.chain(callers).sum::<usize>()
+    }
+
+    /// Rows that grow in number with what the run did: its records, signals and lines.
+    pub(crate) fn rows(&self) -> usize {
+        self.records.len() + self.signals.len() + self.log.len()
     }
 
     /// Bytes of the signals that came for it.

@@ -139,10 +139,10 @@ async fn a_claim_is_bounded_in_bytes_of_signals_and_inputs_too() {
     on_each_store(async |onward| {
         let large = "x".repeat(PAYLOAD_BYTES_MAX - 100);
         let first = onward.start(LARGE, &String::new()).priority(1).await.unwrap();
-        for _ in 0..16 {
+        for _ in 0..4 {
             first.signal("go", &large).await.unwrap();
         }
-        let runs = 24;
+        let runs = 34;
         for _ in 0..runs {
             onward.start(LARGE, &large).await.unwrap();
         }
@@ -164,7 +164,7 @@ async fn a_claim_is_bounded_in_bytes_of_signals_and_inputs_too() {
             onward.store().claim(claim).await.unwrap()
         };
         let claims = claim(1).await;
-        let of_inputs = CLAIM_BYTES_MAX / PAYLOAD_BYTES_MAX - 16;
+        let of_inputs = CLAIM_BYTES_MAX / PAYLOAD_BYTES_MAX - 4;
         let full = 1 + of_inputs..=3 + of_inputs;
         assert!(full.contains(&claims.runs.len()) && claims.more, "{} runs", claims.runs.len());
         assert_eq!(claims.runs[0].lease.run, first.id(), "with all its signals");

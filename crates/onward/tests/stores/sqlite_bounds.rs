@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use futures::future::{BoxFuture, join_all};
+use onward::limits::{COPY_ROWS_MAX, PAGE_ROWS_MAX, SWEEP_BATCH_MAX};
 use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
-use onward::{Clock, Code, Json, Onward, Timestamp, WorkerId};
+use onward::{Clock, Code, Json, Onward, RunState, Timestamp, WorkerId};
 
 use super::sqlite_store::{Temp, claim_of, done, joined, json, new_run, new_worker, started};
 
@@ -102,6 +103,46 @@ async fn a_prune_is_bounded_in_rows() {
     // Three times two thousand records are past the limit of five thousand.
     assert_eq!(passes, [3, 3, 3, 1]);
     assert!(store.list(Query::default()).await.unwrap().runs.is_empty());
+}
+
+#[tokio::test]
+async fn a_step_of_a_copy_is_bounded_in_rows() {
+    let temp = Temp::new();
+    let store = temp.open();
+    store.start((0..3).map(|_| new_run()).collect()).await.unwrap();
+    let records = "with recursive n (i) as (select 1 union all select i + 1 from n where i < ?1)
+        insert into onward_records (run, seq, step, slot, kind, body, try_number, attempt, began_at, at, foreign_await)
+        select r.no, i, 'step ' || i, 0, 'done', '1', 1, 1, 1, 1, 0 from onward_runs r, n";
+    temp.raw().execute(records, [(COPY_ROWS_MAX / 2) as i64]).unwrap();
+    let first = store.export(None, 10).await.unwrap();
+    assert_eq!(first.len(), 2);
+    assert_eq!(store.export(Some(first[1].run.id), 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_worker_leaves_in_commits_that_are_bounded() {
+    let temp = Temp::new();
+    let store = temp.open();
+    let worker = joined(&store).await;
+    for _ in 0..=SWEEP_BATCH_MAX / 100 {
+        store.start((0..100).map(|_| new_run()).collect()).await.unwrap();
+    }
+    let mut held = 0;
+    for ticket in 1.. {
+        let claims = store.claim(Claim { limit: 200, ..claim_of(worker, ticket) }).await.unwrap();
+        held += claims.runs.len();
+        if claims.runs.is_empty() {
+            break;
+        }
+    }
+    assert!(held > SWEEP_BATCH_MAX, "{held}");
+    let before = store.commits();
+    store.leave(worker).await.unwrap();
+    assert_eq!(store.commits() - before, 2);
+    let stats = store.stats().await.unwrap();
+    assert!(stats.workers.is_empty());
+    let page = store.list(Query { limit: PAGE_ROWS_MAX, ..Query::default() }).await.unwrap();
+    assert!(page.runs.iter().all(|run| run.state == RunState::Queued && run.crashes == 0));
 }
 
 #[tokio::test]

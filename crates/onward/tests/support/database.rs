@@ -9,8 +9,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use onward::store::{Lease, PostgresOptions, PostgresStore, Store};
-use onward::{Clock, Entry, Record, RunId, TestClock, WorkerId};
+use onward::store::{PostgresOptions, PostgresStore};
+use onward::{RunId, TestClock};
 
 /// The URL of the tests' server.
 pub(crate) fn url() -> String {
@@ -171,21 +171,10 @@ pub(crate) async fn open_at(url: &str, schema: &Schema, clock: &TestClock) -> Ar
 /// first on.
 pub(crate) async fn open_near(schema: &Schema, clock: &TestClock) -> Arc<PostgresStore> {
     let store = open(schema, clock).await;
-    let raw = connect().await;
-    // One lane's, and that of the callers, which has prepared an end or made a record last.
-    let writing = format!(
-        "select count(*) from pg_stat_activity
-         where query like 'select {0}.record(%' or query like 'select run, answer from {0}.settle(%'",
-        schema.0
-    );
     let end = Instant::now() + Duration::from_secs(20);
-    while raw.query_one(&writing, &[]).await.unwrap().get::<_, i64>(0) < 2 {
-        // Refused, since nobody has such a run, and leaves nothing behind.
-        let lease = Lease { run: RunId::from_u128(0), worker: WorkerId::new(), attempt: 1 };
-        let record = Record::new(1, "step", Entry::Began, clock.now());
-        store.record(lease, vec![record].into()).await.unwrap_err();
+    while !store.is_near() {
         assert!(Instant::now() < end, "there is no connection for lone writes");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     store
 }

@@ -5,7 +5,7 @@
 use std::ops::Bound;
 
 use super::*;
-use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
+use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX, COPY_ROWS_MAX};
 use crate::store::gather;
 use crate::store::portable::{Site, sort_out};
 
@@ -13,12 +13,13 @@ pub(super) fn export(state: &State, after: Option<RunId>, limit: usize) -> Vec<W
     let first = after.map_or(Bound::Unbounded, Bound::Excluded);
     let rows = state.runs.range((first, Bound::Unbounded)).map(|(_, row)| row);
     let mut runs = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut parts) = (0, 0);
     for row in rows.take(limit.clamp(1, COPY_BATCH_MAX)) {
         let whole = state.whole(row);
         bytes += whole.bytes();
+        parts += whole.rows();
         runs.push(whole);
-        if bytes >= COPY_BYTES_MAX {
+        if bytes >= COPY_BYTES_MAX || parts >= COPY_ROWS_MAX {
             break;
         }
     }

@@ -225,6 +225,7 @@ async fn held(
             }
         }
     }
+    failpoint::hit("claim.load");
     let mut bad = signal::add_untaken(session, &mut runs).await?;
     if again {
         let ids: Vec<_> = (runs.iter())

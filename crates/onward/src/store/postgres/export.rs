@@ -9,9 +9,9 @@ use tokio_postgres::types::Type;
 
 use super::fault::Fault;
 use super::row::{self, Columns, Row, limit, run_id, run_uuid};
-use super::tx::Tx;
+use super::tx::{Param, Tx};
 use super::{notebook, signal};
-use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
+use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX, COPY_ROWS_MAX};
 use crate::store::{Duplicate, KeyHold, Trace, WholeRun, column};
 use crate::{Fingerprint, RunId, Timestamp};
 
@@ -28,8 +28,12 @@ pub(super) async fn export(
 ) -> Result<Vec<WholeRun>, Fault> {
     // No run has the id of nothing, so every id comes after it.
     let after = after.map_or(uuid::Uuid::nil(), run_uuid);
-    let (most, bytes) = (limit(most.clamp(1, COPY_BATCH_MAX)), limit(COPY_BYTES_MAX));
-    let params = [(&after as _, Type::UUID), (&most as _, Type::INT8), (&bytes as _, Type::INT8)];
+    let params: [Param<'_>; 4] = [
+        (&after, Type::UUID),
+        (&limit(most.clamp(1, COPY_BATCH_MAX)), Type::INT8),
+        (&limit(COPY_BYTES_MAX), Type::INT8),
+        (&limit(COPY_ROWS_MAX), Type::INT8),
+    ];
     let found = tx.rows(include_str!("sql/export_ids.sql"), &params).await?;
     let ids: Result<Vec<uuid::Uuid>, _> = found.iter().map(|row| row.try_get(0)).collect();
     let wholes = wholes(tx, &ids.map_err(Fault::data)?).await?;

@@ -190,6 +190,14 @@ impl PostgresStore {
         Ok(Self { shared, near, starts, listening: OnceLock::new(), home })
     }
 
+    /// Whether lone writes are sent by their callers from now on, as on a runtime with threads they are after
+    /// the first few. For tests.
+    #[cfg(feature = "conformance")]
+    #[doc(hidden)]
+    pub fn is_near(&self) -> bool {
+        self.near.is_near()
+    }
+
     /// A statement as this store's schema has it, and the time to bind to it, for a transaction of
     /// the user's own.
     pub(crate) fn inside(&self, sql: &'static str) -> (String, Option<i64>) {

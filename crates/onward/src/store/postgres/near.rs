@@ -156,6 +156,15 @@ impl Near {
         }
     }
 
+    /// Whether there is a connection for lone writes, which is made now if it can be. For tests.
+    #[cfg(feature = "conformance")]
+    pub(super) fn is_near(self: &Arc<Self>) -> bool {
+        let mut state = self.lock();
+        state.lone = NEAR_AFTER;
+        self.begin_link(&mut state);
+        state.link.is_some()
+    }
+
     /// Sends what is to be sent and hears what was answered; ready when the connection is of no more
     /// use.
     fn advance(&self, state: &mut State) -> Poll<()> {

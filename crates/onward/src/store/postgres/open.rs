@@ -85,15 +85,27 @@ pub(super) async fn open(shared: &Arc<Shared>, create: bool) -> Result<(), Error
     set_clock(shared).await.map_err(failed)
 }
 
+/// What the server is asked before anything else, in one round trip.
+const SETTINGS: &str = "select current_setting('server_version_num'), \
+    current_setting('synchronous_commit'), current_setting('fsync'), \
+    current_setting('default_transaction_isolation')";
+
 /// An answered commit must survive a crash of the server, and the fence must not see old rows.
 async fn check_settings(shared: &Arc<Shared>) -> Result<(), Error> {
-    check_server(&setting(shared, "server_version_num").await?)?;
-    for name in ["synchronous_commit", "fsync"] {
-        if setting(shared, name).await? == "off" {
+    let failed = |fault: Fault| Error::from(StoreError::from(fault));
+    let mut session = Session::open(shared).await.map_err(failed)?;
+    let row = session.first(SETTINGS, &[]).await.map_err(failed)?;
+    let row = row.ok_or_else(|| failed(Fault::data("settings without an answer")))?;
+    let setting = |column: usize| -> Result<String, Error> {
+        row.try_get(column).map_err(|error| failed(Fault::data(error)))
+    };
+    check_server(&setting(0)?)?;
+    for (column, name) in [(1, "synchronous_commit"), (2, "fsync")] {
+        if setting(column)? == "off" {
             return Err(Error::new(Code::StoreNotDurable).about(format!("{name} is off")));
         }
     }
-    let level = setting(shared, "default_transaction_isolation").await?;
+    let level = setting(3)?;
     if level != "read committed" {
         let about = format!(
             "default_transaction_isolation is {level:?}; set it to 'read committed' for this role \
@@ -115,14 +127,6 @@ fn check_server(version: &str) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
-}
-
-async fn setting(shared: &Arc<Shared>, name: &str) -> Result<String, Error> {
-    let failed = |fault: Fault| Error::from(StoreError::from(fault));
-    let mut session = Session::open(shared).await.map_err(failed)?;
-    let row = session.first("select current_setting($1)", &[(&name, Type::TEXT)]).await;
-    let value = row.map_err(failed)?.map(|row| row.try_get(0)).transpose();
-    Ok(value.map_err(|error| failed(Fault::data(error)))?.unwrap_or_default())
 }
 
 async fn version(shared: &Arc<Shared>) -> Result<usize, Fault> {

@@ -151,7 +151,8 @@ table runs (
     forked_from uuid,
     notes text,
     lane text collate "C",
-    late_at bigint
+    late_at bigint,
+    signal_bytes bigint not null
 ) with (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=1, autovacuum_analyze_scale_factor=0.05);
 CREATE INDEX runs_cascades ON onward.runs USING btree (id) WHERE (cascades IS NOT NULL);
 CREATE INDEX runs_child ON onward.runs USING btree (parent, id) WHERE ((parent IS NOT NULL) AND (finished_at IS NULL) AND (NOT detached));
@@ -353,7 +354,7 @@ function fence_key(worker uuid) returns bigint;
 
 function held(value jsonb) returns jsonb;
 
-function leave(p_now bigint, p_worker uuid) returns uuid[];
+function leave(p_now bigint, p_worker uuid, p_limit integer) returns TABLE(released uuid[], more boolean);
 
 function moved(workers uuid[]) returns uuid[];
 
@@ -379,11 +380,11 @@ function shown(payload text) returns jsonb;
 
 function signal(run uuid, name text, value jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text) returns bigint;
 
-function signal_alone(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
+function signal_alone(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text) returns TABLE(how text, no bigint, at bigint);
 
-function signal_inside(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
+function signal_inside(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text) returns TABLE(how text, no bigint, at bigint);
 
-function signal_one(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_most bigint) returns TABLE(how text, no bigint, at bigint);
+function signal_one(p_now bigint, p_run uuid, p_name text, p_step text, p_key text, p_fingerprint bytea, p_body text, p_bounded boolean) returns TABLE(how text, no bigint, at bigint);
 
 function start(workflow text, input jsonb DEFAULT 'null'::jsonb, key text DEFAULT NULL::text, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, start_at timestamp with time zone DEFAULT NULL::timestamp with time zone, timeout interval DEFAULT NULL::interval, key_ttl interval DEFAULT NULL::interval, tags jsonb DEFAULT '{}'::jsonb, lane text DEFAULT NULL::text) returns uuid;
 

@@ -25,7 +25,7 @@ use crate::{Clock as _, RunId, RunState, SystemClock, Timestamp, WorkerId};
 // The function for SQL is written for this number.
 const _: () = assert!(CASCADE_BACK_MAX == 1_000);
 
-const LEAVE: &str = "select onward.leave($1, $2)";
+const LEAVE: &str = "select released, more from onward.leave($1, $2, $3)";
 const SWEEP: &str = "select lost, taken, woken, changed, more, next_at, children, late \
      from onward.sweep($1, $2, $3, $4, $5, $6)";
 
@@ -110,16 +110,20 @@ pub(super) async fn leave(shared: Arc<Shared>, worker: WorkerId) -> Result<(), F
     shared.heads.forget(worker);
     shared.tickets.forget(worker);
     let mut session = Session::open(&shared).await?;
-    let params: [Param<'_>; 2] =
-        [(&shared.clock.given(), Type::INT8), (&worker_uuid(worker), Type::UUID)];
-    let row = session.first(LEAVE, &params).await?;
-    let runs: Vec<uuid::Uuid> = match row {
-        Some(row) => row.try_get(0).map_err(Fault::data)?,
-        None => Vec::new(),
-    };
-    let runs: Vec<_> = runs.into_iter().map(run_id).collect();
-    tell_here(&shared, runs);
-    Ok(())
+    let params: [Param<'_>; 3] = [
+        (&shared.clock.given(), Type::INT8),
+        (&worker_uuid(worker), Type::UUID),
+        (&small_limit(SWEEP_BATCH_MAX), Type::INT4),
+    ];
+    loop {
+        let row = session.first(LEAVE, &params).await?;
+        let row = row.ok_or_else(|| Fault::data("a leave without an answer"))?;
+        let runs: Vec<uuid::Uuid> = row.try_get(0).map_err(Fault::data)?;
+        tell_here(&shared, runs.into_iter().map(run_id).collect());
+        if !row.try_get(1).map_err(Fault::data)? {
+            return Ok(());
+        }
+    }
 }
 
 /// Takes back what the dead hold, and wakes what is due.

@@ -9,14 +9,14 @@ use rusqlite::{Connection, params};
 use super::fault::Fault;
 use super::row::{self, Row, run_blob, run_id};
 use super::{notebook, signal};
-use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX};
+use crate::limits::{COPY_BATCH_MAX, COPY_BYTES_MAX, COPY_ROWS_MAX};
 use crate::store::{Duplicate, KeyHold, Trace, WholeRun, column};
 use crate::{RunId, Timestamp};
 
 const RUNS: &str = concat!(include_str!("sql/run.sql"), include_str!("sql/export_runs.sql"));
 
 /// The column of run.sql that holds the run's id.
-const RUN_ID_COLUMN: usize = 3;
+const RUN_ID_COLUMN: usize = 4;
 
 /// Runs with all that belongs to them, after `after`, up to the limits of one batch. Rows are
 /// read one by one, so that no more than one run past the limit is ever in memory.
@@ -30,15 +30,16 @@ pub(super) fn export(
     let mut statement = conn.prepare_cached(RUNS)?;
     let mut rows = statement.query(params![after, row::limit(limit.clamp(1, COPY_BATCH_MAX))])?;
     let mut runs = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut parts) = (0, 0);
     while let Some(read) = rows.next()? {
         let whole = row::row(read).and_then(|row| whole(conn, row)).map_err(|fault| {
             let id = row::whole_id(read, RUN_ID_COLUMN).map(run_id);
             unreadable(id, fault)
         })?;
         bytes += whole.bytes();
+        parts += whole.rows();
         runs.push(whole);
-        if bytes >= COPY_BYTES_MAX {
+        if bytes >= COPY_BYTES_MAX || parts >= COPY_ROWS_MAX {
             break;
         }
     }

@@ -224,9 +224,8 @@ impl Store for SqliteStore {
     }
 
     fn leave(&self, worker: WorkerId) -> Answer<'_, ()> {
-        let left = self.large(move |tx| sweep::leave(tx, worker));
         Box::pin(async move {
-            left.await?;
+            while self.large(move |tx| sweep::leave(tx, worker)).await? {}
             self.alive.forget(worker);
             Ok(())
         })

@@ -58,19 +58,22 @@ pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Renewed, Fault> {
 }
 
 /// Ends a worker and queues what it holds.
-pub(super) fn leave(tx: &mut Tx<'_>, worker: WorkerId) -> Result<(), Fault> {
-    let id = worker_blob(worker);
-    tx.execute(include_str!("sql/worker_lose.sql"), params![id, tx.now.as_millis()])?;
-    tx.fence_moved();
-    tx.execute(include_str!("sql/leave_trace.sql"), [id])?;
-    let params = params![id, tx.now.as_millis()];
+pub(super) fn leave(tx: &mut Tx<'_>, worker: WorkerId) -> Result<bool, Fault> {
+    let (id, limit) = (worker_blob(worker), row::limit(SWEEP_BATCH_MAX));
+    tx.execute(include_str!("sql/leave_trace.sql"), params![id, limit])?;
+    let params = params![id, tx.now.as_millis(), limit];
     let sql = include_str!("sql/leave_runs.sql");
     let runs = row::all(tx.conn, sql, params, |row| Ok(whole_id(row, 0)))?;
+    let more = runs.len() == SWEEP_BATCH_MAX;
     for run in runs {
         run.into_iter().for_each(|run| tx.changed(run_id(run)));
         tx.work();
     }
-    Ok(())
+    if !more {
+        tx.execute(include_str!("sql/worker_lose.sql"), params![id, tx.now.as_millis()])?;
+        tx.fence_moved();
+    }
+    Ok(more)
 }
 
 /// Takes back what the dead hold, and wakes what is due. `dead`: workers of this machine whose

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use onward::{Code, Ctx, Failure, Filter, Onward, Query, RunHandle, RunState, Workflow};
+use tokio::sync::Notify;
 
 use crate::stores::{on_each_store, until_state};
 
@@ -110,15 +111,17 @@ async fn child_ends_first(
     ask: impl AsyncFn(&RunHandle<u32>),
 ) -> (bool, RunState) {
     let (seen, client) = (Arc::new(AtomicBool::new(false)), onward.clone());
-    let flag = Arc::clone(&seen);
+    let (flag, begun) = (Arc::clone(&seen), Arc::new(Notify::new()));
+    let begin = Arc::clone(&begun);
     let worker = onward.worker().lease(Duration::from_secs(2)).linger(Duration::ZERO);
     let worker = worker.cancel_grace(Duration::from_secs(6));
     let worker = worker.serve(OTHER, async |ctx: Ctx, ()| ctx.signal::<u32>("never").await);
     let worker = worker.serve(WORK, move |ctx: Ctx, ()| {
-        let (flag, client) = (Arc::clone(&flag), client.clone());
+        let (flag, client, begin) = (Arc::clone(&flag), client.clone(), Arc::clone(&begin));
         async move {
             let child = ctx.start(OTHER, &()).await?.id();
             let wait = ctx.step("wait", async |_| {
+                begin.notify_one();
                 client.run(child).ended().await?;
                 flag.store(true, Ordering::SeqCst);
                 Ok::<_, Failure>(0)
@@ -141,6 +144,8 @@ async fn child_ends_first(
             None => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     };
+    // Without a body there is no grace.
+    begun.notified().await;
     ask(&run).await;
     run.ended().await.unwrap();
     let child = child.status().await.unwrap();

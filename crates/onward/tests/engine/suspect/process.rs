@@ -11,7 +11,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use onward::limits::CONCURRENCY_DEFAULT;
-use onward::{Clock as _, Ctx, Failure, Onward, RunId, SystemClock};
+use onward::{Clock as _, Ctx, Failure, Onward, RunId, RunState, SystemClock};
 
 use super::WORK;
 use crate::database::Schema;
@@ -152,6 +152,51 @@ async fn innocents_end(cast: Cast, url: &str) {
         let after_ms = ended_at.as_millis() - crashed_at;
         assert!(after_ms <= SOON, "a run was done {after_ms} ms after its last crash");
     }
+}
+
+/// A history, or a signal, may be what kills a process: it dies before it executes any of the run.
+async fn is_blamed_for_what_its_history_does(url: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let onward = Onward::open(url).await.unwrap();
+    let served = || {
+        let worker = onward.worker().lease(LEASE).linger(Duration::ZERO);
+        worker.serve(WORK, async |ctx: Ctx, _: String| {
+            ctx.step("first", async |_| Ok::<_, Failure>(())).await?;
+            ctx.signal::<()>("go").await
+        })
+    };
+    let worker = served().start().await.unwrap();
+    let run = onward.start(WORK, &"innocent".to_owned()).await.unwrap();
+    while run.status().await.unwrap().state != RunState::Waiting {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    worker.shutdown().await.unwrap();
+    run.signal("go", &()).await.unwrap();
+    for _ in 0..3 {
+        let mut process = relaunch::test(module_path!(), "worker_process");
+        process.env(URL, url).env(LOG, folder.path().join("log"));
+        process.env("ONWARD_FAILPOINT", "claim.load");
+        let mut process = process.stderr(std::process::Stdio::null()).spawn().unwrap();
+        assert!(!process.wait().unwrap().success());
+    }
+    let worker = served().start().await.unwrap();
+    tokio::time::timeout(DEADLINE, run.result()).await.unwrap().unwrap();
+    worker.shutdown().await.unwrap();
+    let claims = run.status().await.unwrap().attempt;
+    assert_eq!(claims, 5, "one before, one for each death, and the last");
+}
+
+#[tokio::test]
+async fn a_run_is_blamed_for_what_its_history_does_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("onward.db").display());
+    is_blamed_for_what_its_history_does(&url).await;
+}
+
+#[tokio::test]
+async fn a_run_is_blamed_for_what_its_history_does_on_postgres() {
+    let schema = Schema::new();
+    is_blamed_for_what_its_history_does(&schema.url()).await;
 }
 
 async fn innocents_end_on_sqlite(cast: Cast) {

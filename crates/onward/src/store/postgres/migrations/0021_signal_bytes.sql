@@ -11,7 +11,8 @@ set signal_bytes = (
 )
 where r.signals > 0;
 
--- They take one more bound from here on, which cannot be replaced.
+-- They take or answer something else from here on, which cannot be replaced.
 drop function if exists onward.signal_one(bigint, uuid, text, text, text, bytea, text, bigint);
 drop function if exists onward.signal_alone(bigint, uuid, text, text, text, bytea, text, bigint);
 drop function if exists onward.signal_inside(bigint, uuid, text, text, text, bytea, text, bigint);
+drop function if exists onward.leave(bigint, uuid);

@@ -1,4 +1,4 @@
--- Queues whatever a leaving worker holds, without counting a crash.
+-- Queues what a leaving worker holds, up to so many runs, without counting a crash.
 update onward_runs
 set
     state = 'queued',
@@ -6,6 +6,12 @@ set
     ticket = null,
     due_at = ?2,
     wakes = wakes + 1
-where state = 'running'
-    and worker = ?1
+where no in (
+    select no
+    from onward_runs
+    where state = 'running'
+        and worker = ?1
+    order by ticket, no
+    limit ?3
+)
 returning id
