@@ -149,7 +149,7 @@ export class Stage {
 
 /** The browser: Debian's, or the one that CHROMIUM names. */
 export function openBrowser() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"] });
 }
 
 /** A page that fails the test at an error in it: of a script, of the policy, of a file. */
