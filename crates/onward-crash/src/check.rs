@@ -63,6 +63,7 @@ async fn read_keys(onward: &Onward) -> Result<Vec<StepKey>, onward::Error> {
     loop {
         let after = keys.last().map(|key| key.key.clone());
         let page = onward.step_keys(after, PAGE_ROWS_DEFAULT).await?;
+        assert!(page.unreadable.is_empty(), "{:?} cannot be read", page.unreadable);
         keys.extend(page.keys);
         if !page.more {
             return Ok(keys);

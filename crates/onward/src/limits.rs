@@ -54,8 +54,9 @@ pub const STEP_ID_BYTES_MAX: usize = 255;
 /// past it too.
 pub const SIGNALS_MAX: u64 = 10_000;
 
-/// Bytes of the signals that one run is sent in its life: 16 MiB, half of what its history may hold, for the
-/// same reason. Past it the sender is refused. The ends of children count, but are kept past it too.
+/// Bytes of the signals that one run is sent in its life: 16 MiB, half of what its history may hold, since each
+/// signal that is taken is a record. Past it the sender is refused. The ends of children count, but are kept past
+/// it too.
 pub const SIGNALS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of signals after which one look at a run's inbox, or one claim of the run, reads no further one:
@@ -107,8 +108,8 @@ pub const CLAIM_BATCH_MAX: usize = 256;
 /// 64 MiB, two histories of full length. It bounds the memory of one claim.
 pub const CLAIM_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Runs that one sweep or one wake-up moves in a transaction: it keeps the transaction short when a
-/// large worker dies.
+/// Runs that a sweep, a wake-up or a worker that leaves moves in one transaction: it keeps the transaction short
+/// when a large worker dies or leaves.
 pub const SWEEP_BATCH_MAX: usize = 1_000;
 
 /// Runs that precede a cancelled run through `continue_as`, and whose children one sweep looks for: a chain
@@ -151,7 +152,7 @@ pub const COPY_BATCH_MAX: usize = 256;
 /// any store commits in well under a second. One run alone may be larger.
 pub const COPY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Records, signals and log lines after which one step of a copy takes no further run: as many as the longest
+/// Records, signals and log lines after which one batch of a copy takes no further run: as many as the longest
 /// history has records. One run alone may have more.
 pub const COPY_ROWS_MAX: usize = 20_000;
 

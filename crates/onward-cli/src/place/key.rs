@@ -57,6 +57,11 @@ impl Place {
         match self {
             Place::Store(onward) => {
                 let page = onward.step_keys(after, limit).await?;
+                for key in page.unreadable {
+                    anstream::eprintln!(
+                        "the step key {key:?} cannot be read; nobody can take it until it is released"
+                    );
+                }
                 Ok((page.keys, page.more))
             }
             Place::Server(_) => {

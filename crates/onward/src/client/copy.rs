@@ -201,8 +201,7 @@ impl CopyTo {
 }
 
 impl CopyTo {
-    /// Goes through the queues of the source that are set up. What was granted within a rate stays
-    /// behind: nobody serves either store meanwhile.
+    /// Goes through the queues of the source that are set up.
     async fn copy_queues(&mut self, pass: &mut Pass) -> Result<(), Error> {
         let Some(from) = self.from.queues() else { return Ok(()) };
         let mut after = None;
@@ -211,8 +210,9 @@ impl CopyTo {
             after = page.queues.last().map(|counts| counts.queue.name.clone());
             let queues = page.queues.into_iter().map(|counts| counts.queue);
             for queue in queues.filter(crate::Queue::is_limited) {
+                let Some(whole) = from.export_queue(queue.name).await? else { continue };
                 pass.copied.queues += 1;
-                let import = ImportQueue { queue, dry_run: self.dry_run };
+                let import = ImportQueue { whole, dry_run: self.dry_run };
                 let imported = take_in_queue(self.to.as_ref(), import, pass.number).await?;
                 pass.queues_new += u64::from(imported == QueueImported::New);
             }
@@ -396,7 +396,7 @@ async fn take_in_queue(
     import: ImportQueue,
     pass: u32,
 ) -> Result<QueueImported, Error> {
-    let name = import.queue.name.clone();
+    let name = import.whole.queue.name.clone();
     let unsupported = || Error::new(Code::QueuesUnsupported).about(format!("{to:?}"));
     match to.queues().ok_or_else(unsupported)?.import_queue(import).await? {
         QueueImported::Differs if pass == 1 => {

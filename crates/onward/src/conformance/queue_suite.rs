@@ -18,6 +18,7 @@ macro_rules! queue_conformance_suite {
                 clear_queue_twice
                 lost_answer_of_a_queue
                 import_queue_twice
+                imported_queue_keeps_its_grants_and_its_turn
                 queues_come_in_pages
                 queue_use_is_counted
                 queues_set_up_are_bounded

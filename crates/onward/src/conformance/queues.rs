@@ -5,7 +5,9 @@ use tokio::task::JoinSet;
 use super::LossyStore;
 use super::stage::*;
 use crate::limits::QUEUES_MAX;
-use crate::store::{Conflict, End, ImportQueue, PutQueue, QueueImported, Queues, Topic};
+use crate::store::{
+    Conflict, End, Grant, ImportQueue, PutQueue, QueueImported, Queues, Topic, WholeQueue,
+};
 use crate::{Queue, QueueCounts, QueueLimits, Rate};
 
 /// The queues of a store, which must have them.
@@ -108,8 +110,11 @@ pub async fn import_queue_twice(stage: &Stage) {
     stage.pass(5);
     let limits = every_limit();
     let queue = Queue { limits, paused_at, changed_at: paused_at, ..Queue::named("ocr") };
+    let grants = vec![Grant { at: stage.now(), count: 2 }];
     let import = |queue: &Queue, dry_run| {
-        queues(stage).import_queue(ImportQueue { queue: queue.clone(), dry_run })
+        let last_lane = Some("acme".to_owned());
+        let whole = WholeQueue { queue: queue.clone(), last_lane, grants: grants.clone() };
+        queues(stage).import_queue(ImportQueue { whole, dry_run })
     };
     assert_eq!(import(&queue, true).await.unwrap(), QueueImported::New);
     assert_eq!(queues(stage).get_queue("ocr".into()).await.unwrap(), None, "it only looked");
@@ -117,7 +122,39 @@ pub async fn import_queue_twice(stage: &Stage) {
     assert_eq!(import(&queue, false).await.unwrap(), QueueImported::There);
     let other = Queue { paused_at: None, ..queue.clone() };
     assert_eq!(import(&other, false).await.unwrap(), QueueImported::Differs);
-    assert_eq!(queues(stage).get_queue("ocr".into()).await.unwrap(), Some(queue));
+    assert_eq!(queues(stage).get_queue("ocr".into()).await.unwrap(), Some(queue.clone()));
+    let whole = queues(stage).export_queue("ocr".into()).await.unwrap().unwrap();
+    assert_eq!((whole.queue, whole.last_lane.as_deref()), (queue, Some("acme")));
+    assert_eq!(whole.grants, grants);
+    assert_eq!(queues(stage).export_queue("mail".into()).await.unwrap(), None);
+}
+
+/// What is copied to another queue still counts against its rate, and its lanes go on in turn.
+pub async fn imported_queue_keeps_its_grants_and_its_turn(stage: &Stage) {
+    let worker = stage.worker().await;
+    let rate = Some(Rate { count: 4, period_ms: 1_000 });
+    let limits = QueueLimits { rate, per_lane: Some(1), ..QueueLimits::default() };
+    queues(stage).put_queue(PutQueue { name: QUEUE.into(), limits }).await.unwrap();
+    for lane in ["a", "b", "c"] {
+        for _ in 0..2 {
+            let lane = Some(lane.to_owned());
+            stage.start(crate::store::NewRun { lane, ..new_run() }).await;
+        }
+    }
+    assert_eq!(worker.claim(2).await.runs.len(), 2);
+    let whole = queues(stage).export_queue(QUEUE.into()).await.unwrap().unwrap();
+    assert_eq!(whole.last_lane.as_deref(), Some("b"));
+    queues(stage).clear_queue(QUEUE.into()).await.unwrap();
+    let import = ImportQueue { whole, dry_run: false };
+    assert_eq!(queues(stage).import_queue(import).await.unwrap(), QueueImported::New);
+    stage.store.leave(worker.id).await.unwrap();
+    let worker = stage.worker().await;
+    let lanes = |claims: &crate::store::Claims| -> Vec<_> {
+        claims.runs.iter().map(|claimed| claimed.run.lane.clone().unwrap()).collect()
+    };
+    let claims = worker.claim(9).await;
+    assert_eq!(claims.runs.len(), 2, "two were granted before: {:?}", lanes(&claims));
+    assert!(lanes(&claims).contains(&"c".to_owned()), "{:?}", lanes(&claims));
 }
 
 /// Queues are listed by name, with what is in them, whether they are set up or not.

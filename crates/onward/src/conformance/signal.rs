@@ -300,14 +300,17 @@ fn large(bytes: usize) -> Json {
     Json::stored(format!("\"{}\"", noise(bytes)))
 }
 
-/// Text in which nothing repeats, of letters that JSON need not escape.
+/// Text of letters that JSON need not escape, which repeats itself only where no codec looks so far back.
 fn noise(bytes: usize) -> String {
     let words = (1_u64..).flat_map(|number| {
         let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         ((mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB)).to_be_bytes()
     });
-    words.map(|byte| char::from(b'#' + byte % 57)).take(bytes).collect()
+    let part: String = words.map(|byte| char::from(b'#' + byte % 57)).take(70_000).collect();
+    let mut text = part.repeat(bytes.div_ceil(part.len()));
+    text.truncate(bytes);
+    text
 }
 
 /// A run takes a bounded number of bytes of signals; a small one may fit where a large one does not, a repeat is
@@ -355,7 +358,7 @@ pub async fn inbox_comes_in_pages(stage: &Stage) {
     assert_eq!(rest.wakes, first.wakes);
 }
 
-/// So do the ends of children, which are past the limit of bytes.
+/// Ends of children that are larger than `INBOX_BYTES_MAX` together come to a claim, and to a look, in pages.
 pub async fn ends_of_children_come_in_pages(stage: &Stage) {
     let worker = stage.worker().await;
     let lease = stage.running(&worker).await;

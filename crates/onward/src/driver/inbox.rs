@@ -8,24 +8,37 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::control::Control;
+use super::send::pauses;
 use super::wake::Here;
 use super::{Driver, Setting, Stop, finish, unreadable};
 use crate::store::{self, BoxFuture, Claimed, End, Inbox, InboxRest, Signal, Store, Topic, Waiter};
 use crate::{Code, RecordKind, RunId, Timestamp};
 
-/// Adds the signals of a claimed run that did not fit into the claim. Before the function begins, since the end
-/// of a child that is not among them would let the child begin again. If that fails, the attempt ends so.
-pub(super) async fn load_rest(setting: &Setting, claimed: &mut Claimed) -> Result<(), End> {
+/// Adds the signals of a claimed run that did not fit into the claim. This must be done before the function begins:
+/// without the end of a child, the function would start the child again. If the signals cannot be read, returns how
+/// the attempt ends.
+pub(super) async fn load_rest(
+    setting: &Setting,
+    claimed: &mut Claimed,
+    control: &Control,
+) -> Result<(), End> {
     let (run, wakes) = (claimed.run.id, claimed.run.wakes);
+    let mut pauses = pauses();
     while claimed.signals_to < claimed.run.signals {
         let inbox = match setting.store.inbox(run, claimed.signals_to).await {
             Ok(inbox) => inbox,
             Err(store::Error::Unreadable(found)) => {
                 return Err(unreadable::end(setting, claimed, found.to_string()));
             }
-            Err(error) => {
-                tracing::warn!(%run, %error, "cannot read the run's signals: it is claimed again");
+            Err(error) if control.asked().is_some() || !setting.tenure.is_fresh() => {
+                tracing::warn!(%run, %error, "cannot read the run's signals: it is given back");
                 return Err(End::Released);
+            }
+            Err(error) => {
+                tracing::warn!(%run, %error, "cannot read the run's signals; again soon");
+                tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+                continue;
             }
         };
         let taken: HashSet<_> = (claimed.history.iter())
@@ -133,13 +146,13 @@ impl Driver {
         }
         let _here = Here::enter(Here::Function(self.board.wakes.token));
         self.board.arrive(inbox.signals);
+        if inbox.rest != InboxRest::More {
+            self.wakes_seen = self.wakes_seen.max(inbox.wakes);
+        }
         match inbox.rest {
-            InboxRest::Nothing => {
-                self.wakes_seen = self.wakes_seen.max(inbox.wakes);
-                self.board.looked(look);
-            }
+            InboxRest::Nothing => self.board.looked(look),
             InboxRest::More => self.look_at_inbox(),
-            // A wait must not end by its limit either: what cannot be read may have come in time.
+            // A wait must not time out either: the signal that cannot be read may have come in time.
             InboxRest::Unreadable(why) => self.bad_signal = Some(unreadable_signal(&why)),
         }
     }

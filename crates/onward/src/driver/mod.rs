@@ -186,9 +186,6 @@ pub(crate) async fn drive(
         let end = finish::end_of_stop(stop);
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
-    if let Err(end) = inbox::load_rest(&setting, &mut claimed).await {
-        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
-    }
     if let Some(detail) = unreadable::found(&setting, &claimed) {
         let end = unreadable::end(&setting, &claimed, detail);
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
@@ -202,6 +199,9 @@ pub(crate) async fn drive(
     if claimed.run.crashes >= ENDING_CRASHES_MAX
         && let Some(end) = course.end_unexecuted(&claimed.history, KILLS)
     {
+        return finish::settle(&setting, lease, settle(end), wakes_seen).await;
+    }
+    if let Err(end) = inbox::load_rest(&setting, &mut claimed, &control).await {
         return finish::settle(&setting, lease, settle(end), wakes_seen).await;
     }
     let unread = course.end_unexecuted(&claimed.history, MISFIT);
@@ -360,14 +360,14 @@ impl Driver {
         if matches!(self.course, Course::Back(_)) {
             return None;
         }
+        if self.bad_signal.is_some() && !self.board.delays_release() {
+            return self.bad_signal.take().map(|why| Verdict::Stuck(Code::CorruptRecord, why));
+        }
         if matches!(round, Round::Yield) || self.board.is_awake() || self.is_looking() {
             self.resting_since = None;
             return None;
         }
         let waits = self.board.waits_for()?;
-        if let Some(why) = self.bad_signal.take() {
-            return Some(Verdict::Stuck(Code::CorruptRecord, why));
-        }
         let due = self.board.next_alarm().map(|(due, _)| due);
         let now = self.setting.store.clock().now();
         let soon = due.is_some_and(|due| due.since(now) <= self.setting.linger);

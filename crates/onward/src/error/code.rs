@@ -134,7 +134,7 @@ codes! {
     CallbackExpired = "callback_expired", false,
         "It is too late to answer: the token's time is over, or its run has ended.";
     SignalsFull = "signals_full", false,
-        "The run was sent 10,000 signals or 16 MiB of them, as many as it may be. Let it go on with ctx.continue_as.";
+        "A run may be sent 10,000 signals, and 16 MiB of them in all. Let it continue with ctx.continue_as.";
     RunFailed = "run_failed", false,
         "The run failed. The failure says why; retry continues from the step that failed.";
     RunCancelled = "run_cancelled", false,

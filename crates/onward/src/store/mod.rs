@@ -60,7 +60,7 @@ pub use portable::{Import, Imported, KeyHold, Portable, Trace, WholeRun};
 pub(crate) use postgres::signal_said;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore, PostgresTransaction};
-pub use queues::{ImportQueue, PutQueue, QueueImported, QueuePage, Queues};
+pub use queues::{Grant, ImportQueue, PutQueue, QueueImported, QueuePage, Queues, WholeQueue};
 #[cfg(feature = "redis")]
 pub use redis::{RedisKeys, RedisOptions};
 pub use schedules::{
@@ -147,8 +147,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// cost grows only with the number of the worker's own runs.
     fn renew(&self, worker: WorkerId) -> Answer<'_, Renewed>;
 
-    /// Ends a worker: whatever it still holds is queued, in batches of `SWEEP_BATCH_MAX` and without counting
-    /// as a crash, and with the last of them the worker is marked lost. Again, or for an unknown worker: `Ok`.
+    /// Ends a worker. The runs that it still holds are queued in batches of `SWEEP_BATCH_MAX`, without counting a
+    /// crash; the last batch also marks the worker lost. What is left after an unanswered call is a sweep's.
+    /// Again, or for an unknown worker: `Ok`.
     fn leave(&self, worker: WorkerId) -> Answer<'_, ()>;
 
     /// Wakes what is due, then gives the worker up to `limit` queued runs with their histories,
@@ -178,8 +179,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// has ended: `Conflict`.
     fn signal(&self, signal: NewSignal) -> Answer<'_, Signalled>;
 
-    /// What came in for a run after its `after`th signal, with its marks, all of one moment: who
-    /// has seen this to its end may park the run with its number of wakes.
+    /// A page of what came in for a run after signal number `after`, with the run's marks, all of one moment. Only
+    /// a caller that read up to [`InboxRest::Nothing`] may park the run, with the `wakes` of that last page.
     fn inbox(&self, run: RunId, after: u64) -> Answer<'_, Inbox>;
 
     /// Asks a run to end, and notes that its children must be asked too. A running run is marked, and

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::Answer;
+use super::limited::Within;
 use crate::{Queue, QueueCounts, QueueLimits, QueueUse, Timestamp};
 
 /// A store whose queues can have limits and can be paused.
@@ -51,6 +52,10 @@ pub trait Queues: Send + Sync {
     /// What is counted in a queue, and in one lane of it; nothing when nobody set it up.
     fn queue_use(&self, name: String, lane: Option<String>) -> Answer<'_, Option<QueueUse>>;
 
+    /// A queue that is set up, with its last lane and its grants, to import into another store; nothing when nobody
+    /// set it up.
+    fn export_queue(&self, name: String) -> Answer<'_, Option<WholeQueue>>;
+
     /// Adds a queue of another store as it is given. One of that name is left as it is.
     fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported>;
 }
@@ -73,11 +78,40 @@ pub struct QueuePage {
     pub more: bool,
 }
 
+/// A queue with what claims keep about it: the lane whose turn was last, and the grants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WholeQueue {
+    /// The queue.
+    pub queue: Queue,
+    /// The lane whose turn was last; the empty name is that of runs without a lane.
+    pub last_lane: Option<String>,
+    /// The grants that count against its rate, oldest first.
+    pub grants: Vec<Grant>,
+}
+
+impl WholeQueue {
+    /// Without the grants that no longer count at this time.
+    pub(crate) fn at(mut self, now: Timestamp) -> Self {
+        let within = self.queue.limits.rate.map(|rate| Within::period(now, rate.period_ms));
+        self.grants.retain(|grant| within.is_some_and(|within| within.contains(grant.at)));
+        self
+    }
+}
+
+/// How many runs of a queue were given to workers at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// When.
+    pub at: Timestamp,
+    /// How many.
+    pub count: u64,
+}
+
 /// A queue of another store to add.
 #[derive(Clone, Debug)]
 pub struct ImportQueue {
     /// The queue.
-    pub queue: Queue,
+    pub whole: WholeQueue,
     /// Whether to look only.
     pub dry_run: bool,
 }

@@ -1,6 +1,6 @@
-//! Pages by name of which some rows cannot be read.
+//! Pages in the order of names, where some rows may be unreadable.
 //!
-//! Owns: that such a row takes no place of the others, and is named beside them. Never reads a row.
+//! Owns: that an unreadable row does not count towards the page's size, and is listed by name. Never reads a row.
 
 /// Rows as they are read by name.
 pub(crate) struct Reading<T> {
@@ -40,7 +40,7 @@ impl<T> Reading<T> {
         !is_last && self.next().1 > 0
     }
 
-    /// Lets the next look begin after this name, whose row is not there any more.
+    /// Lets the next look begin after this name, even if no row of that name was found.
     #[cfg(feature = "redis")]
     pub(crate) fn skip_to(&mut self, name: String) {
         self.after = name;
@@ -50,7 +50,7 @@ impl<T> Reading<T> {
         self.rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// A page, where one row more than it has was asked for.
+    /// The page, when the limit was one row more than a page holds: that row only tells whether more follow.
     pub(crate) fn page(mut self) -> Page<T> {
         let more = self.next().1 == 0;
         if more {

@@ -120,7 +120,8 @@ pub struct Inbox {
     pub cancel_asked: bool,
     /// Whether somebody paused it.
     pub paused: bool,
-    /// The signals, in the order in which they came, up to [`INBOX_BYTES_MAX`](crate::limits::INBOX_BYTES_MAX).
+    /// The signals, in the order in which they came. The page ends with the signal that goes past
+    /// [`INBOX_BYTES_MAX`](crate::limits::INBOX_BYTES_MAX).
     pub signals: Vec<Signal>,
     /// What comes after them.
     pub rest: InboxRest,
@@ -132,7 +133,7 @@ pub enum InboxRest {
     /// Nothing.
     #[default]
     Nothing,
-    /// More signals: whoever waits for one looks again, after the last of these.
+    /// More signals. To read them, look again after the number of the last signal of this page.
     More,
     /// A signal that cannot be read, for this reason. It holds up those behind it.
     Unreadable(String),

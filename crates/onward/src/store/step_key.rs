@@ -243,7 +243,7 @@ pub struct StepKey {
 pub struct StepKeyPage {
     /// The keys.
     pub keys: Vec<StepKey>,
-    /// Those among them that cannot be read.
+    /// The names of the keys on this page that cannot be read. They are not in `keys`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
     /// Whether more follow.

@@ -257,11 +257,10 @@ pub struct Claimed {
     pub voided_seq: Option<u64>,
     /// The builds of earlier attempts, by attempt number.
     pub builds: BTreeMap<u32, String>,
-    /// The signals that are not in the history yet, in the order in which they came: those that the run
-    /// counts, and none that came since, up to [`INBOX_BYTES_MAX`](crate::limits::INBOX_BYTES_MAX).
+    /// The signals that are not in the history yet, in the order in which they came, without those that came after
+    /// the claim. They end with the one that goes past [`INBOX_BYTES_MAX`](crate::limits::INBOX_BYTES_MAX).
     pub signals: Vec<Signal>,
-    /// The number of the last signal up to which `signals` has them all: whoever waits for a further one
-    /// looks after that.
+    /// The signal number up to which `signals` is complete. Later signals are read with `Store::inbox` after it.
     pub signals_to: u64,
     /// The first payload of it that cannot be read here, which is left as it is stored.
     pub unreadable: Option<Box<Unreadable>>,

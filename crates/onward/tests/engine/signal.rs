@@ -4,5 +4,6 @@ mod children;
 mod fan_out;
 mod handed_on;
 mod inside;
+mod pages;
 mod versions;
 mod waits;

@@ -106,7 +106,7 @@ async fn a_prune_is_bounded_in_rows() {
 }
 
 #[tokio::test]
-async fn a_step_of_a_copy_is_bounded_in_rows() {
+async fn a_batch_of_a_copy_is_bounded_in_rows() {
     let temp = Temp::new();
     let store = temp.open();
     store.start((0..3).map(|_| new_run()).collect()).await.unwrap();

@@ -10,7 +10,10 @@ use futures::future::join_all;
 use onward::limits::LOST_WORKERS_KEPT;
 use onward::store::*;
 use onward::store::{SqliteOptions, SqliteStore};
-use onward::{Code, Entry, Json, Record, RunId, RunState, TestClock, Waits, WorkerId};
+use onward::{
+    Code, Entry, Filter, Json, Query, Record, RunId, RunState, TestClock, Timestamp, Waits,
+    WorkerId,
+};
 use rusqlite::{Connection, StatementStatus, ToSql};
 
 const WORKFLOW: &str = "index";
@@ -817,6 +820,38 @@ const SCANS: [(&str, &str); 7] = [
 /// Statements whose beginning alone names no row; the others are whole, or say in their comment what they
 /// follow.
 const BEGINNINGS: [&str; 3] = ["key", "look_key", "run"];
+
+/// A list, whatever it is filtered by, walks one index, down the ids where it can. Only the runs that have a tag,
+/// and those that failed or were cancelled, are put in order.
+#[test]
+fn every_list_walks_an_index() {
+    let temp = Temp::new();
+    drop(temp.open());
+    let conn = temp.raw();
+    let text = || Some("x".to_owned());
+    let states = [vec![], vec![RunState::Failed], vec![RunState::Completed, RunState::Queued]];
+    for (bits, states) in (0..128).flat_map(|bits| states.iter().map(move |it| (bits, it))) {
+        let set = |bit: u32| bits & (1 << bit) != 0;
+        let filter = Filter {
+            workflow: text().filter(|_| set(0)),
+            states: states.clone(),
+            queue: text().filter(|_| set(1)),
+            key: text().filter(|_| set(2)),
+            tags: text().filter(|_| set(3)).map(|tag| (tag.clone(), tag)).into_iter().collect(),
+            parent: Some(RunId::new()).filter(|_| set(4)),
+            created_from: Some(Timestamp::from_millis(1)).filter(|_| set(5)),
+            created_before: None,
+        };
+        let before = Some(RunId::new()).filter(|_| set(6));
+        let query = Query { filter, before, ..Query::default() };
+        let plan = plan(&conn, &SqliteStore::list_statement(&query));
+        let sorts = set(3) || *states == [RunState::Failed];
+        assert!(sorts || !plan.contains("TEMP B-TREE"), "{query:?}:\n{plan}");
+        for scan in plan.lines().filter(|line| line.contains("SCAN")) {
+            assert!(scan.ends_with("INDEX onward_runs_id"), "{query:?}:\n{plan}");
+        }
+    }
+}
 
 /// Every statement, whether somebody thought of it or not, finds its rows by an index.
 #[test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use onward::{Ctx, Failure, Onward, Retry, Worker, Workflow};
+use onward::{Ctx, Failure, Onward, Retry, RunState, Worker, Workflow};
 use onward_chaos::proxy::{Cut, Proxy};
 
-use super::stage::{LEASE_LONG, LEASE_SHORT, Stage, in_time};
+use super::stage::{LEASE_LONG, LEASE_SHORT, Stage, in_time, until};
 
 /// Writes a line in a transaction.
 const APPLY: Workflow<(), u32> = Workflow::named("apply");
@@ -86,6 +86,9 @@ async fn transaction_of_a_worker_that_lost_its_lease_is_not_applied() {
     let stage = Stage::shared().await;
     let cut_off = worker(&stage, &stage.onward, LEASE_SHORT, Proxy::black_hole).await;
     let run = stage.straight.start(APPLY, &()).key("order-7").await.unwrap();
+    // Executed by the other at once, it would be the next one in which the first is cut off, for ever.
+    let claimed = async || run.status().await.unwrap().state == RunState::Running;
+    until("the first has the run", claimed).await;
     let other = worker(&stage, &stage.straight, LEASE_SHORT, |_| {}).await;
     in_time("another takes over", run.result()).await.unwrap();
     stage.proxy.pass();

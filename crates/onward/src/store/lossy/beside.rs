@@ -10,7 +10,7 @@ use crate::store::{
     Import, ImportQueue, ImportSchedule, Imported, KeyAnswer, KeyLease, Keys, Lease, LogPage,
     NewAudit, Note, Notebook, Pause, Portable, PutQueue, PutSchedule, QueueImported, QueuePage,
     Queues, Resume, ScheduleImported, SchedulePage, Schedules, Seen, SettleKey, Steer, StepKey,
-    StepKeyPage, TakeKey, Waiter, WholeRun,
+    StepKeyPage, TakeKey, Waiter, WholeQueue, WholeRun,
 };
 use crate::{AuditId, Queue, QueueUse, Run, RunId, Schedule};
 
@@ -243,6 +243,10 @@ impl Queues for LossyStore {
 
     fn queue_use(&self, name: String, lane: Option<String>) -> Answer<'_, Option<QueueUse>> {
         self.on_queues(|inner| inner.queue_use(name, lane))
+    }
+
+    fn export_queue(&self, name: String) -> Answer<'_, Option<WholeQueue>> {
+        self.on_queues(|inner| inner.export_queue(name))
     }
 
     fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported> {

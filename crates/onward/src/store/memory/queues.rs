@@ -65,15 +65,35 @@ impl Queues for MemoryStore {
         self.read(|state| Ok(state.queue_use(&name, lane.as_deref(), now)))
     }
 
+    fn export_queue(&self, name: String) -> Answer<'_, Option<WholeQueue>> {
+        let now = self.clock.now();
+        self.read(|state| {
+            let Some(Limited { queue, last_lane }) = state.queues.get(&name).cloned() else {
+                return Ok(None);
+            };
+            let all = (
+                Bound::Included((name.clone(), Timestamp::from_millis(i64::MIN))),
+                Bound::Unbounded,
+            );
+            let mine = state.grants.range(all).take_while(|((queue, _), _)| *queue == name);
+            let grants = mine.map(|((_, at), count)| Grant { at: *at, count: *count }).collect();
+            Ok(Some(WholeQueue { queue, last_lane, grants }.at(now)))
+        })
+    }
+
     fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported> {
         self.transact(|state, _| {
-            let ImportQueue { queue, dry_run } = import;
+            let ImportQueue { whole: WholeQueue { queue, last_lane, grants }, dry_run } = import;
             if let Some(there) = state.queue(&queue.name) {
                 let same = *there == queue;
                 return Ok(if same { QueueImported::There } else { QueueImported::Differs });
             }
             if !dry_run {
-                state.change_queue(&queue.name.clone(), &Change::Save(queue))?;
+                let name = queue.name.clone();
+                state.change_queue(&name, &Change::Save(queue))?;
+                state.queues.entry(name.clone()).or_default().last_lane = last_lane;
+                let grants = grants.iter().map(|grant| ((name.clone(), grant.at), grant.count));
+                state.grants.extend(grants);
             }
             Ok(QueueImported::New)
         })

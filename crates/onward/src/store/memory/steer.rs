@@ -140,7 +140,9 @@ impl State {
             return Ok(());
         }
         let row = self.row_mut(run)?;
-        let told = row.signals.remove(place).recorded_as();
+        let told = row.signals.remove(place);
+        row.signal_bytes = row.signal_bytes.saturating_sub(told.bytes() as u64);
+        let told = told.recorded_as();
         let records = row.records.iter_mut().filter(|record| record.step == told);
         records.for_each(|record| record.voided_at = Some(now));
         match again {

@@ -146,6 +146,7 @@ impl Said {
             match row.try_get(1)? {
                 "refused" => drop(said.refused.insert(run)),
                 "queued" => drop(said.queued.insert(run)),
+                "freed" => said.told.work = true,
                 answer => {
                     said.told.work |= answer == "woken";
                     said.told.runs.push(run);

@@ -13,7 +13,7 @@ use tokio_postgres::Row as PgRow;
 use tokio_postgres::types::Type;
 
 use super::fault::Fault;
-use super::row::{Columns, limit, small, worker_id};
+use super::row::{Columns, limit, signed, small, worker_id};
 use super::tx::{Param, Session, Tx};
 use super::{PostgresStore, Shared};
 use crate::limits::{
@@ -22,7 +22,8 @@ use crate::limits::{
 use crate::store::limited::rate_end;
 use crate::store::queues::{self, Change};
 use crate::store::{
-    Answer, Conflict, Error, ImportQueue, PutQueue, QueueImported, QueuePage, Queues,
+    Answer, Conflict, Error, Grant, ImportQueue, PutQueue, QueueImported, QueuePage, Queues,
+    WholeQueue,
 };
 use crate::{Queue, QueueCounts, QueueLimits, QueueUse, Rate, Timestamp};
 
@@ -77,6 +78,10 @@ impl Queues for PostgresStore {
 
     fn queue_use(&self, name: String, lane: Option<String>) -> Answer<'_, Option<QueueUse>> {
         self.home.answer(queue_use(Arc::clone(&self.shared), name, lane))
+    }
+
+    fn export_queue(&self, name: String) -> Answer<'_, Option<WholeQueue>> {
+        self.home.answer(export(Arc::clone(&self.shared), name))
     }
 
     fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported> {
@@ -141,15 +146,40 @@ async fn save(tx: &Tx, queue: &Queue) -> Result<(), Fault> {
 }
 
 async fn import_one(tx: &mut Tx, import: &ImportQueue) -> Result<QueueImported, Fault> {
-    let ImportQueue { queue, dry_run } = import;
+    let ImportQueue { whole: WholeQueue { queue, last_lane, grants }, dry_run } = import;
     if let Some(there) = locked(tx, &queue.name).await? {
         let same = there == *queue;
         return Ok(if same { QueueImported::There } else { QueueImported::Differs });
     }
     if !dry_run {
         change(tx, &queue.name, |_, _| Change::Save(queue.clone())).await?;
+        let at: Vec<_> = grants.iter().map(|grant| grant.at.as_millis()).collect();
+        let counts: Vec<_> = grants.iter().map(|grant| signed(grant.count)).collect();
+        let params: [Param<'_>; 4] = [
+            (&queue.name, Type::TEXT),
+            (last_lane, Type::TEXT),
+            (&at, Type::INT8_ARRAY),
+            (&counts, Type::INT8_ARRAY),
+        ];
+        tx.rows(include_str!("sql/import_grants.sql"), &params).await?;
     }
     Ok(QueueImported::New)
+}
+
+async fn export(shared: Arc<Shared>, name: String) -> Result<Option<WholeQueue>, Fault> {
+    let mut session = Session::open(&shared).await?;
+    let Some(row) = session.first(BY_NAME, &[(&name, Type::TEXT)]).await? else { return Ok(None) };
+    let queue = queue(&row)?;
+    let last_lane = row.try_get("last_lane").map_err(Fault::data)?;
+    let rows = session.rows(include_str!("sql/export_grants.sql"), &[(&name, Type::TEXT)]).await?;
+    let grant = |row: &PgRow| {
+        let count: i64 = row.try_get(1).map_err(Fault::data)?;
+        let at = Timestamp::from_millis(row.try_get(0).map_err(Fault::data)?);
+        Ok(Grant { at, count: u64::try_from(count).map_err(Fault::data)? })
+    };
+    let grants = rows.iter().map(grant).collect::<Result<_, Fault>>()?;
+    let now = session.now().await?;
+    Ok(Some(WholeQueue { queue, last_lane, grants }.at(now)))
 }
 
 /// A row of `queue.sql`.

@@ -352,6 +352,8 @@ function fence(workers uuid[]) returns void;
 
 function fence_key(worker uuid) returns bigint;
 
+function freed(p_runs uuid[]) returns SETOF uuid;
+
 function held(value jsonb) returns jsonb;
 
 function leave(p_now bigint, p_worker uuid, p_limit integer) returns TABLE(released uuid[], more boolean);
@@ -407,8 +409,6 @@ function sweep_mended(p_now bigint, p_worker uuid, p_limit integer) returns uuid
 function sweep_taken(p_now bigint, p_worker uuid, p_limit integer) returns uuid[];
 
 function tags_of(tags text) returns TABLE(name text, value text);
-
-function tell_freed(p_runs uuid[]) returns void;
 
 function tell_parents(p_now bigint, p_runs uuid[]) returns TABLE(parent uuid, woken boolean);
 

@@ -31,6 +31,10 @@ pub(super) async fn settle(tx: &mut Tx, lease: Lease, settle: &Settle) -> Result
     };
     let holds = holds(&row, lease);
     if !holds && let Some(settled) = settled_before(tx, lease, &row).await? {
+        // Whoever made it has not told others of the room, if the answer was lost.
+        if queues::is_set_up(tx, &row.run.queue).await? {
+            tx.work();
+        }
         return Ok(settled);
     }
     if !holds || tx.is_lost(lease.worker).await? {
@@ -244,5 +248,7 @@ pub(super) async fn set_aside(tx: &mut Tx, lease: Lease, detail: &str) -> Result
     tx.rows(include_str!("sql/claim_corrupt.sql"), &params).await?;
     tx.guard(lease.worker);
     tx.changed(lease.run);
+    // It may have taken the place of another in a limited queue.
+    tx.work();
     Ok(())
 }

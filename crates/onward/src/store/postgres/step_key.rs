@@ -182,7 +182,7 @@ async fn settle_key(tx: &mut Tx, write: Arc<(KeyLease, SettleKey)>) -> Result<()
 
 async fn release_key(tx: &mut Tx, key: Arc<String>) -> Result<bool, Fault> {
     let live = match locked(tx, &key).await {
-        // One that cannot be read is held by it for ever, until somebody releases it.
+        // Nobody can take a key that cannot be read, until it is released.
         Err(Fault::Data(_)) => true,
         found => found?.is_some_and(|row| row.is_live(tx.now)),
     };
@@ -302,7 +302,7 @@ fn named(row: &tokio_postgres::Row) -> Result<(String, Option<StepKey>), Fault> 
     let name: String = row.try_get(0).map_err(Fault::data)?;
     match read(row) {
         Err(Fault::Data(error)) => {
-            tracing::warn!(key = name, %error, "a step key cannot be read, and nobody gets it");
+            tracing::warn!(key = name, %error, "a step key cannot be read; nobody can take it until it is released");
             Ok((name, None))
         }
         read => Ok((name, Some(read?))),

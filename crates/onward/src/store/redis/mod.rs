@@ -227,7 +227,7 @@ impl RedisKeys {
     async fn release(&self, key: String) -> Result<bool, Error> {
         for _ in 0..AGAIN_MAX {
             let read = match self.read(&key).await {
-                // One that cannot be read is held by it for ever, until somebody releases it.
+                // Nobody can take a key that cannot be read, until it is released.
                 Err(Error::Corrupt(_)) => return self.forget(&key).await,
                 read => read?,
             };
@@ -288,34 +288,37 @@ impl RedisKeys {
     }
 
     async fn page(&self, after: Option<String>, limit: usize) -> Result<StepKeyPage, Error> {
-        let mut reading = Reading::new(after, limit.clamp(1, PAGE_ROWS_MAX) + 1);
+        let limit = limit.clamp(1, PAGE_ROWS_MAX);
+        let mut reading = Reading::new(after, limit + 1);
         loop {
-            let (after, most) = reading.next();
-            let names = self.names(after, most).await?;
-            let is_last = names.len() < most;
-            let mut found = Vec::with_capacity(names.len());
-            let last = names.last().cloned();
+            // A whole page of names, since each look goes through all that Redis has.
+            let names = self.names(reading.next().0, limit + 1).await?;
+            let is_last = names.len() <= limit;
             for name in names {
+                if reading.next().1 == 0 {
+                    break;
+                }
                 match self.read(&name).await {
+                    // It was free by the time that it was read.
+                    Ok(read) if !read.row.as_ref().is_some_and(|row| row.is_live(read.now)) => {
+                        reading.skip_to(name);
+                    }
                     Ok(read) => {
-                        let live = read.row.filter(|row| row.is_live(read.now));
-                        found.extend(live.map(|row| (name, Some(row))));
+                        reading.take(vec![(name, read.row)]);
                     }
                     Err(Error::Corrupt(error)) => {
-                        let why = "a step key cannot be read, and nobody gets it";
+                        let why =
+                            "a step key cannot be read; nobody can take it until it is released";
                         tracing::warn!(key = name, %error, why);
-                        found.push((name, None));
+                        reading.take(vec![(name, None)]);
                     }
                     Err(error) => return Err(error),
                 }
             }
-            reading.take(found);
-            // Some were free by the time that they were read.
-            let Some(last) = last.filter(|_| !is_last && reading.next().1 > 0) else {
+            if is_last || reading.next().1 == 0 {
                 let Page { rows: keys, unreadable, more } = reading.page();
                 return Ok(StepKeyPage { keys, unreadable, more });
-            };
-            reading.skip_to(last);
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Claiming: waking what is due, then giving runs to a worker.
 //!
 //! Owns: which runs a claim takes, in what order, and a repeated claim's answer. Never takes a run
-//! for a lost worker, and never reads a history before the claim of its run is on disk: a process that dies of
-//! it is blamed on the run, as any other death while a worker holds it.
+//! for a lost worker. Never reads a history before the claim of its run is on disk: if the history kills the
+//! process, that counts as a crash of the run.
 //!
 //! A claim walks one index range per queue and workflow that the worker serves, so neither
 //! finished runs nor those of other workers' workflows cost it anything.
@@ -283,31 +283,31 @@ pub(super) fn is_loaded_later(claimed: &Claimed) -> bool {
     claimed.run.attempt > 1 || claimed.run.signals > 0
 }
 
-/// Runs that were claimed and cannot be read, each with the reason.
-type Unread = Vec<(Lease, Waits)>;
-
-/// Adds the histories and signals of claimed runs, after the commit of the claim: nobody else can write to
-/// these runs while the worker holds them, and when it does not any more, whatever it writes is refused.
-pub(super) fn load(conn: &Connection, mut claims: Claims) -> Result<(Claims, Unread), Fault> {
-    let mut unread = Vec::new();
+/// Adds the histories and signals of claimed runs, after the commit of the claim. While the worker holds these
+/// runs, nobody else adds records to them, and signals past the run's count are left out. Runs that cannot be read
+/// are set aside.
+///
+/// A transaction of the writer's, and no look: looks are made on the user's runtime, which bodies may fill, and no
+/// claim must wait for those.
+pub(super) fn load(tx: &mut Tx<'_>, build: &str, claims: &Claims) -> Result<Claims, Fault> {
     let mut runs = Vec::with_capacity(claims.runs.len());
-    for mut claimed in claims.runs {
-        match load_one(conn, &mut claimed) {
+    for claimed in &claims.runs {
+        // Only a sweep takes from a worker what it has not settled.
+        let no = held(tx.conn, claimed.lease)?.ok_or(Error::LeaseLost)?;
+        let mut claimed = claimed.clone();
+        match load_one(tx.conn, no, &mut claimed) {
             Ok(()) => runs.push(claimed),
-            Err(fault @ Fault::Data(_)) => unread.push((claimed.lease, row::corrupt(&fault))),
+            Err(fault @ Fault::Data(_)) => set_aside(tx, build, no, &row::corrupt(&fault))?,
             Err(fault) => return Err(fault),
         }
     }
-    claims.runs = runs;
-    Ok((claims, unread))
+    Ok(Claims { runs, ..claims.clone() })
 }
 
-fn load_one(conn: &Connection, claimed: &mut Claimed) -> Result<(), Fault> {
+fn load_one(conn: &Connection, no: i64, claimed: &mut Claimed) -> Result<(), Fault> {
     if !is_loaded_later(claimed) {
         return Ok(());
     }
-    // Only a sweep takes from a worker what it has not settled.
-    let no = held(conn, claimed.lease)?.ok_or(Error::LeaseLost)?;
     if claimed.run.signals > 0 {
         (claimed.signals, claimed.signals_to) = signal::untaken(conn, no, claimed.run.signals)?;
     }
@@ -322,16 +322,6 @@ fn load_one(conn: &Connection, claimed: &mut Claimed) -> Result<(), Fault> {
     let builds = row::all(conn, sql, [no], |row| Ok((row.get(0)?, row.get(1)?)))?;
     claimed.builds = builds.into_iter().collect();
     Ok(())
-}
-
-/// Sets a claimed run aside whose history or signals cannot be read, if the worker still holds it.
-pub(super) fn set_unread_aside(
-    tx: &mut Tx<'_>,
-    build: &str,
-    lease: Lease,
-    why: &Waits,
-) -> Result<(), Fault> {
-    held(tx.conn, lease)?.map_or(Ok(()), |no| set_aside(tx, build, no, why))
 }
 
 /// The number of a run, if the worker still holds it.
@@ -355,6 +345,8 @@ fn set_aside(tx: &mut Tx<'_>, build: &str, no: i64, why: &Waits) -> Result<(), F
     tx.execute(include_str!("sql/claim_corrupt.sql"), params)?;
     tracing::warn!(run = ?id.map(run_id), "a run cannot be read and is set aside");
     id.map(run_id).into_iter().for_each(|run| tx.changed(run));
+    // It may have taken the place of another in a limited queue.
+    tx.work();
     Ok(())
 }
 

@@ -212,7 +212,8 @@ pub(super) fn note(
     Ok(())
 }
 
-fn turn(tx: &Tx<'_>, queue: &str, lane: &str) -> Result<(), Fault> {
+/// Notes whose turn was last.
+pub(super) fn turn(tx: &Tx<'_>, queue: &str, lane: &str) -> Result<(), Fault> {
     tx.execute(include_str!("sql/queue_turn.sql"), params![queue, lane])?;
     Ok(())
 }

@@ -38,14 +38,8 @@ const WHOLE_ID: &str = "typeof(r.id) = 'blob' and length(r.id) = 16";
 /// cannot be named and is left out.
 pub(super) fn list(conn: &Connection, query: &Query) -> Result<RunPage, Fault> {
     let limit = query.limit.clamp(1, PAGE_ROWS_MAX);
-    let mut conditions = Conditions::of(&query.filter);
-    conditions.texts.push(WHOLE_ID.to_owned());
-    if let Some(before) = query.before {
-        conditions.add("r.id < ?", Value::Blob(run_blob(before).to_vec()));
-    }
-    let (clause, mut values) = (conditions.clause(), conditions.values);
+    let (sql, mut values) = list_statement(query);
     values.push(Value::Integer(row::limit(limit + 1)));
-    let sql = format!("{}{clause}order by r.id desc\nlimit ?", row::RUN);
     let mut runs = row::all(conn, &sql, params_from_iter(values), |row| match row::row(row) {
         Err(fault @ Fault::Data(_)) => row::shown(row, &fault),
         read => read.map(|row| row.run),
@@ -53,6 +47,17 @@ pub(super) fn list(conn: &Connection, query: &Query) -> Result<RunPage, Fault> {
     let more = runs.len() > limit;
     runs.truncate(limit);
     Ok(RunPage { runs, more })
+}
+
+/// The statement of a list with its values, but for how many runs it gives.
+pub(super) fn list_statement(query: &Query) -> (String, Vec<Value>) {
+    let mut conditions = Conditions::of(&query.filter);
+    conditions.texts.push(WHOLE_ID.to_owned());
+    if let Some(before) = query.before {
+        conditions.add("r.id < ?", Value::Blob(run_blob(before).to_vec()));
+    }
+    let clause = conditions.clause();
+    (format!("{}{clause}order by r.id desc\nlimit ?", row::RUN), conditions.values)
 }
 
 /// The conditions of a list, each with its value.

@@ -149,6 +149,13 @@ impl SqliteStore {
         self.writer.commits()
     }
 
+    /// The statement of a list, for a test of its plans.
+    #[cfg(feature = "conformance")]
+    #[doc(hidden)]
+    pub fn list_statement(query: &Query) -> String {
+        look::list_statement(query).0
+    }
+
     /// Reads or sets a setting of the connection that writes, for tests of durability and of a
     /// full disk.
     #[cfg(feature = "conformance")]
@@ -241,12 +248,7 @@ impl Store for SqliteStore {
             if !claims.runs.iter().any(claim::is_loaded_later) {
                 return Ok(claims);
             }
-            let (claims, unread) = self.readers.look(move |conn| claim::load(conn, claims)).await?;
-            for (lease, why) in unread {
-                let build = build.clone();
-                self.small(move |tx| claim::set_unread_aside(tx, &build, lease, &why)).await?;
-            }
-            Ok(claims)
+            self.large(move |tx| claim::load(tx, &build, &claims)).await
         })
     }
 

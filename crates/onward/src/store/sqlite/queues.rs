@@ -9,14 +9,15 @@ use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::limited::granted;
-use super::row::{self, Columns, worker_id};
+use super::limited::{granted, turn};
+use super::row::{self, Columns, signed, worker_id};
 use super::tx::Tx;
 use crate::limits::{PAGE_ROWS_MAX, QUEUES_MAX};
 use crate::store::limited::{Limited, Within, rate_end};
 use crate::store::queues::{self, Change, earlier};
 use crate::store::{
-    Answer, Conflict, Error, ImportQueue, PutQueue, QueueImported, QueuePage, Queues,
+    Answer, Conflict, Error, Grant, ImportQueue, PutQueue, QueueImported, QueuePage, Queues,
+    WholeQueue,
 };
 use crate::{Queue, QueueCounts, QueueLimits, QueueUse, Rate, Timestamp};
 
@@ -57,15 +58,34 @@ impl Queues for SqliteStore {
         self.people.look(move |conn| queue_use(conn, &name, lane.as_deref(), now))
     }
 
+    fn export_queue(&self, name: String) -> Answer<'_, Option<WholeQueue>> {
+        let now = self.clock.now();
+        self.people.look(move |conn| {
+            let Some(Limited { queue, last_lane }) = get(conn, &name)? else { return Ok(None) };
+            let grants = row::all(conn, include_str!("sql/export_grants.sql"), [name], |row| {
+                let count = u64::try_from(row.get::<_, i64>(1)?).map_err(Fault::data)?;
+                Ok(Grant { at: Timestamp::from_millis(row.get(0)?), count })
+            })?;
+            Ok(Some(WholeQueue { queue, last_lane, grants }.at(now)))
+        })
+    }
+
     fn import_queue(&self, import: ImportQueue) -> Answer<'_, QueueImported> {
-        self.small(move |tx| {
-            let ImportQueue { queue, dry_run } = &import;
+        self.large(move |tx| {
+            let ImportQueue { whole: WholeQueue { queue, last_lane, grants }, dry_run } = &import;
             if let Some(there) = get(tx.conn, &queue.name)? {
                 let same = there.queue == *queue;
                 return Ok(if same { QueueImported::There } else { QueueImported::Differs });
             }
             if !dry_run {
                 change(tx, &queue.name, |_, _| Change::Save(queue.clone()))?;
+                if let Some(lane) = last_lane {
+                    turn(tx, &queue.name, lane)?;
+                }
+                for grant in grants {
+                    let params = params![queue.name, grant.at.as_millis(), signed(grant.count)];
+                    tx.execute(include_str!("sql/import_grant.sql"), params)?;
+                }
             }
             Ok(QueueImported::New)
         })

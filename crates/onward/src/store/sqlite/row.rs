@@ -74,7 +74,6 @@ impl Row {
             run.paused_at.map(Timestamp::as_millis),
             run.paused_by,
             notes_column(run)?,
-            signed(self.signal_bytes),
         ])?;
         Ok(())
     }

@@ -55,7 +55,8 @@ fn keep(
     let no = row.run.signals + 1;
     add(tx, row.no, &Signal::of(new, no, tx.now))?;
     row.run.signals = no;
-    row.signal_bytes += new.bytes();
+    let params = params![row.no, signed(new.bytes())];
+    tx.execute(include_str!("sql/signal_bytes.sql"), params)?;
     match signalling {
         Signalling::Queue => {
             row.queue(tx.now);
@@ -86,8 +87,8 @@ pub(super) fn add(tx: &Tx<'_>, run: i64, signal: &Signal) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The signals that are not in the history of a claimed run and that the run counts, as many as a claim
-/// gives; and up to which number these are all.
+/// A page of the signals that are not in the history of a claimed run, with numbers up to `count`; and the number
+/// up to which that page is complete.
 pub(super) fn untaken(
     conn: &Connection,
     run: i64,

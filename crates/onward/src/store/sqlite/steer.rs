@@ -121,7 +121,9 @@ pub(super) fn ask_child_again(tx: &mut Tx<'_>, run: i64, step: &str) -> Result<(
     }
     let params = params![run, recorded_as, tx.now.as_millis()];
     tx.execute(include_str!("sql/retry_void_signal.sql"), params)?;
-    tx.execute(include_str!("sql/retry_signal_drop.sql"), params![run, no])?;
+    let sql = include_str!("sql/retry_signal_drop.sql");
+    let bytes = row::first(tx.conn, sql, params![run, no], |row| Ok(row.get::<_, i64>(0)?))?;
+    tx.execute(include_str!("sql/signal_bytes.sql"), params![run, -bytes.unwrap_or(0)])?;
     match again {
         ChildAgain::Retry => retry_row(tx, child),
         ChildAgain::Tell => tell_parent(tx, &child.run),

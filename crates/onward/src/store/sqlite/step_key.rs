@@ -60,7 +60,7 @@ impl Keys for SqliteStore {
     fn release_key(&self, key: String) -> Answer<'_, bool> {
         self.small(move |tx| {
             let live = match find(tx.conn, &key) {
-                // One that cannot be read is held by it for ever, until somebody releases it.
+                // Nobody can take a key that cannot be read, until it is released.
                 Err(Fault::Data(_)) => true,
                 found => found?.is_some_and(|row| row.is_live(tx.now)),
             };
@@ -234,7 +234,7 @@ fn named(row: &rusqlite::Row<'_>) -> Result<(String, Option<StepKey>), Fault> {
     let name: String = row.get(0)?;
     match read(row) {
         Err(Fault::Data(error)) => {
-            tracing::warn!(key = name, %error, "a step key cannot be read, and nobody gets it");
+            tracing::warn!(key = name, %error, "a step key cannot be read; nobody can take it until it is released");
             Ok((name, None))
         }
         read => Ok((name, Some(read?))),

@@ -57,7 +57,7 @@ pub(super) fn renew(tx: &Tx<'_>, worker: WorkerId) -> Result<Renewed, Fault> {
     Ok(Renewed { until, held, moved: false })
 }
 
-/// Ends a worker and queues what it holds.
+/// Queues one batch of what a worker holds, and ends the worker with the last batch. Returns whether more follow.
 pub(super) fn leave(tx: &mut Tx<'_>, worker: WorkerId) -> Result<bool, Fault> {
     let (id, limit) = (worker_blob(worker), row::limit(SWEEP_BATCH_MAX));
     tx.execute(include_str!("sql/leave_trace.sql"), params![id, limit])?;

@@ -1,4 +1,4 @@
-//! What one prune may delete at a time, and one step of a copy take.
+//! What one prune may delete at a time, and what one batch of a copy may take.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_prune_is_bounded_in_rows() {
 }
 
 #[tokio::test]
-async fn a_step_of_a_copy_is_bounded_in_rows() {
+async fn a_batch_of_a_copy_is_bounded_in_rows() {
     let stage = Stage::new();
     let store = stage.open().await;
     store.start((0..3).map(|_| new_run()).collect()).await.unwrap();

@@ -16,3 +16,4 @@ drop function if exists onward.signal_one(bigint, uuid, text, text, text, bytea,
 drop function if exists onward.signal_alone(bigint, uuid, text, text, text, bytea, text, bigint);
 drop function if exists onward.signal_inside(bigint, uuid, text, text, text, bytea, text, bigint);
 drop function if exists onward.leave(bigint, uuid);
+drop function if exists onward.tell_freed(uuid[]);

@@ -308,21 +308,20 @@ begin
 end
 $$;
 
--- Tells whoever was held back by a limit that one of these runs may have made room. Told in the
--- transaction that makes it, so that no wake-up is lost with its process.
-create or replace function onward.tell_freed(p_runs uuid[]) returns void
+-- Returns one of these runs that is in a queue that is set up, or nothing. If there is one, runs that a limit held
+-- back may have room.
+create or replace function onward.freed(p_runs uuid[]) returns setof uuid
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
     perform 1 from onward.queues q order by q.name limit 1;
     if not found then
         return;
     end if;
-    perform 1
+    return query
+    select r.id
     from unnest(p_runs) f (id)
     join onward.runs r on r.id = f.id
-    join onward.queues q on q.name = r.queue;
-    if found then
-        perform onward.tell_work();
-    end if;
+    join onward.queues q on q.name = r.queue
+    limit 1;
 end
 $$;

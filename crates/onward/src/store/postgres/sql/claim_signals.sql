@@ -1,5 +1,6 @@
--- The signals that are not in these runs' histories and that the runs count, in the order in which they came:
--- of each run those up to the one that goes past so many bytes. `is_cut` says whether the run has more.
+-- A page of signals for each of these runs, in the order in which they came: signals that are not in its history
+-- and have a number up to its count. A page ends with the signal that goes past `$3` bytes; `is_cut` says whether
+-- more follow.
 select i.no, i.name, i.step, i.key, i.fingerprint, i.body, i.at, i.run, i.is_cut
 from (
     select

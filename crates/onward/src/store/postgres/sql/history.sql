@@ -1,5 +1,5 @@
--- A page of a run's records in order, voided ones included. Only the numbers of the whole history are put in
--- order, for no index has them in it; the rest is read of what the page holds.
+-- A page of a run's records in order, voided ones included. No index has this order, so the keys of the whole
+-- history are sorted; the other columns are read only for the records of the page.
 select
     r.seq,
     r.step,

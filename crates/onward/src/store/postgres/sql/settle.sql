@@ -1,10 +1,13 @@
 -- A group commit: the records and the ends of many runs, each at most once, under the fence, in one
 -- transaction that no client holds open.
 --
--- Answers only what is out of the ordinary: `refused` for a run that is not held under this lease, or
--- has not the record that its write follows, or is to be parked by a worker that joined another server,
--- and of which nothing is written, and `queued` for one that was woken since its holder looked and
--- is queued instead of parked. When a record's slot or another row is there already, or a run has
+-- Answers only what is out of the ordinary:
+-- `refused` for a run of which nothing is written: it is not held under this lease, or has not the record that its
+--     write follows, or is to be parked by a worker that joined another server;
+-- `queued` for a run that was woken since its holder looked, and is queued instead of parked;
+-- `freed` for one run, if runs that ended or were parked may have made room in a queue that is set up.
+--
+-- When a record's slot or another row is there already, or a run has
 -- another behind it, the whole batch is undone and its writes are made one by one. To ask for each
 -- row whether it is there (`on conflict`) costs a lock per row, and it hardly ever is.
 --
@@ -205,7 +208,9 @@ begin
         where w.ending in ('completed', 'failed');
     end if;
     if v_ends + v_parks > 0 then
-        perform onward.tell_freed(w_run);
+        -- Told after the commit, by whoever made it: a notification inside would have all commits of the
+        -- server wait for each other.
+        return query select f, 'freed'::text from onward.freed(w_run) f;
     end if;
     if v_told > 0 then
         return query

@@ -1,7 +1,8 @@
--- Bytes of the history and of the signals that a run is claimed with.
+-- Bytes of the history and of the signals that a run is claimed with. Of a column alone the length is known
+-- without reading it.
 select
     coalesce((
-        select sum(octet_length(coalesce(body, '')) + octet_length(step))
+        select sum(coalesce(octet_length(body), 0) + octet_length(step))
         from onward_records
         where run = ?1
     ), 0) + coalesce((

@@ -24,6 +24,5 @@ set
     signals = ?22,
     paused_at = ?23,
     paused_by = ?24,
-    notes = ?25,
-    signal_bytes = ?26
+    notes = ?25
 where no = ?1
