@@ -31,7 +31,7 @@ pub(super) async fn load_rest(
             Err(store::Error::Unreadable(found)) => {
                 return Err(unreadable::end(setting, claimed, found.to_string()));
             }
-            Err(error) if control.asked().is_some() || !setting.tenure.is_fresh() => {
+            Err(error) if control.asked().is_some() => {
                 tracing::warn!(%run, %error, "cannot read the run's signals: it is given back");
                 return Err(End::Released);
             }

@@ -231,9 +231,8 @@ async fn a_run_whose_end_is_refused_is_stuck_and_can_be_retried() {
 async fn a_sleep_past_the_history_limit_fails_the_run() {
     let onward = Onward::open("memory:").await.unwrap();
     let worker = onward.worker().serve(UNIT, async |ctx: Ctx, ()| {
-        for _ in 0..onward::limits::HISTORY_RECORDS_MAX {
-            ctx.sleep(Duration::ZERO).await;
-        }
+        let sleeps = (0..onward::limits::HISTORY_RECORDS_MAX).map(|_| ctx.sleep(Duration::ZERO));
+        futures::future::join_all(sleeps).await;
         ctx.sleep(Duration::from_secs(3600)).await;
         Ok(())
     });

@@ -1,12 +1,13 @@
 //! Limits that are reached for real: of a run's history, and of a poll.
 
 use futures::future::try_join_all;
+use onward::conformance::stage::new_run;
 use onward::limits::{
     BLOCKING_POLL_WARN, CLAIM_BYTES_MAX, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, PAYLOAD_BYTES_MAX,
     RESTLESS_POLLS_MAX,
 };
-use onward::store::{Claim, ClaimMode, NewWorker};
-use onward::{Code, Ctx, Failure, Onward, RunState, WorkerId, Workflow};
+use onward::store::{Claim, ClaimMode, NewRun, NewWorker};
+use onward::{Code, Ctx, Failure, Json, Onward, RunState, WorkerId, Workflow};
 
 use crate::listener::Listener;
 use crate::stores::on_each_store;
@@ -143,8 +144,16 @@ async fn a_claim_is_bounded_in_bytes_of_signals_and_inputs_too() {
             first.signal("go", &large).await.unwrap();
         }
         let runs = 34;
+        // Made of JSON once: it is what takes longest.
+        let input = Json::of(&large).unwrap();
         for _ in 0..runs {
-            onward.start(LARGE, &large).await.unwrap();
+            let run = NewRun {
+                workflow: "large".to_owned(),
+                queue: "default".to_owned(),
+                input: input.clone(),
+                ..new_run()
+            };
+            onward.store().start(vec![run]).await.unwrap().remove(0).unwrap();
         }
         let worker = NewWorker {
             id: WorkerId::new(),
