@@ -1,5 +1,7 @@
 //! Limits that are reached for real: of a run's history, and of a poll.
 
+mod edges;
+
 use futures::future::try_join_all;
 use onward::conformance::stage::new_run;
 use onward::limits::{

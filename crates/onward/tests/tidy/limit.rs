@@ -69,6 +69,11 @@ fn row(line: usize, text: &str) -> Option<(usize, &str, &str)> {
     Some((line, name, rest.split('|').next()?.trim()))
 }
 
+/// The limits of a file.
+pub(crate) fn names(file: &File) -> Vec<&str> {
+    constants(file).iter().map(|constant| constant.name).collect()
+}
+
 fn constants(file: &File) -> Vec<Constant<'_>> {
     let begins = file.lines().filter(|(_, text)| text.starts_with("pub const "));
     let lines: Vec<_> = begins.map(|(line, _)| line).collect();

@@ -13,6 +13,7 @@ mod shape;
 mod sql;
 mod tree;
 mod unused;
+mod walk;
 mod word;
 
 use tree::{Finding, Tree};
@@ -75,6 +76,11 @@ fn every_code_is_documented() {
 #[test]
 fn every_limit_is_documented() {
     holds(limit::undocumented);
+}
+
+#[test]
+fn every_limit_has_tests_of_its_two_sides_or_a_reason() {
+    holds(walk::unwalked);
 }
 
 #[test]
