@@ -311,17 +311,10 @@ $$;
 -- Returns one of these runs that is in a queue that is set up, or nothing. If there is one, runs that a limit held
 -- back may have room.
 create or replace function onward.freed(p_runs uuid[]) returns setof uuid
-language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-begin
-    perform 1 from onward.queues q order by q.name limit 1;
-    if not found then
-        return;
-    end if;
-    return query
+language sql volatile set search_path = pg_catalog, pg_temp as $$
     select r.id
     from unnest(p_runs) f (id)
     join onward.runs r on r.id = f.id
     join onward.queues q on q.name = r.queue
-    limit 1;
-end
+    limit 1
 $$;
