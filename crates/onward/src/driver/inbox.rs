@@ -58,6 +58,9 @@ pub(super) async fn load_rest(
             InboxRest::More => last.unwrap_or(claimed.run.signals),
             InboxRest::Nothing => last.unwrap_or_default().max(claimed.run.signals),
         };
+        if let Some(detail) = unreadable::found(setting, claimed) {
+            return Err(unreadable::end(setting, claimed, detail));
+        }
     }
     Ok(())
 }

@@ -301,7 +301,8 @@ pub(super) fn load(tx: &mut Tx<'_>, build: &str, claims: &Claims) -> Result<Clai
             Err(fault) => return Err(fault),
         }
     }
-    Ok(Claims { runs, ..claims.clone() })
+    let Claims { runs: _, marks, next_due, more, suspect } = claims;
+    Ok(Claims { runs, marks: marks.clone(), next_due: *next_due, more: *more, suspect: *suspect })
 }
 
 fn load_one(conn: &Connection, no: i64, claimed: &mut Claimed) -> Result<(), Fault> {
